@@ -1,5 +1,7 @@
 //! Little-endian and variable-length integers of the journal's format.
 
+use gabion_layout::COUNT_MAX;
+
 /// Appends an integer in base 128, low digits first; every byte but the last has its top bit set.
 pub(crate) fn put_varint(output: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -54,6 +56,17 @@ impl<'a> Reader<'a> {
         None
     }
 
+    /// A varint that is a position, or the number of a generation, an epoch or an update. No store counts beyond
+    /// [`COUNT_MAX`], so sums with these numbers do not overflow.
+    pub(crate) fn count(&mut self) -> Option<u64> {
+        self.varint().filter(|&number| number <= COUNT_MAX)
+    }
+
+    /// As [`Reader::count`], in 8 bytes.
+    pub(crate) fn count_u64(&mut self) -> Option<u64> {
+        self.u64().filter(|&number| number <= COUNT_MAX)
+    }
+
     /// Ends decoding; `None` if bytes remain.
     pub(crate) fn finish(self) -> Option<()> {
         self.bytes.is_empty().then_some(())
@@ -77,5 +90,15 @@ mod tests {
         assert_eq!(Reader::new(&[0xff; 11]).varint(), None);
         let too_large = [[0xff; 9].as_slice(), &[2]].concat();
         assert_eq!(Reader::new(&too_large).varint(), None);
+    }
+
+    #[test]
+    fn counts_are_at_most_those_of_a_cluster() {
+        for (number, expected) in [(COUNT_MAX, Some(COUNT_MAX)), (COUNT_MAX + 1, None)] {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, number);
+            assert_eq!(Reader::new(&bytes).count(), expected);
+            assert_eq!(Reader::new(&number.to_le_bytes()).count_u64(), expected);
+        }
     }
 }

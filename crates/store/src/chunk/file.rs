@@ -71,14 +71,14 @@ impl ChunkHeader {
         }
         let index = ChunkIndex(u8::try_from(reader.u32()?).ok()?);
         let stripe = StripeId(reader.u64()?);
-        let generation = Generation(reader.u64()?);
+        let generation = Generation(reader.count_u64()?);
         let chunk_bytes = reader.u64()?;
-        let base = Sequence(reader.u64()?);
-        let birth_lsn = reader.u64()?;
+        let base = Sequence(reader.count_u64()?);
+        let birth_lsn = reader.count_u64()?;
         let kind = reader.u32()?;
         let _reserved = reader.u32()?;
         let keeping = decode_keeping(kind, reader.u64()?)?;
-        let reserve_lsn = reader.u64()?;
+        let reserve_lsn = reader.count_u64()?;
         let _reserved = reader.u32()?;
         let crc = reader.u32()?;
         let is_ours = crc == crc32c(&bytes[..HEADER_BYTES - 4])

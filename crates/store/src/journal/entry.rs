@@ -146,7 +146,9 @@ impl UpdateHead {
 
     /// Bytes of all pieces.
     pub(crate) fn piece_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.range.length).sum()
+        // Lengths in a damaged head may have any sum. No body is so long.
+        let lengths = self.pieces.iter().map(|piece| piece.range.length);
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// Whether one of its pieces overlaps `range`.
@@ -264,13 +266,13 @@ impl Entry {
             }
             IMAGE => Self::Image {
                 chunk: chunk(&mut reader)?,
-                birth_lsn: reader.varint()?,
-                upto: Sequence(reader.varint()?),
-                reserve_lsn: reader.varint()?,
+                birth_lsn: reader.count()?,
+                upto: Sequence(reader.count()?),
+                reserve_lsn: reader.count()?,
             },
             APPLIED => Self::Applied {
                 chunk: chunk(&mut reader)?,
-                upto: Sequence(reader.varint()?),
+                upto: Sequence(reader.count()?),
             },
             REMOVED => Self::Removed {
                 chunk: chunk(&mut reader)?,
@@ -281,14 +283,14 @@ impl Entry {
             },
             WITNESS => Self::Witness {
                 chunk: chunk(&mut reader)?,
-                birth_lsn: reader.varint()?,
-                synced_lsn: reader.varint()?,
+                birth_lsn: reader.count()?,
+                synced_lsn: reader.count()?,
             },
             RUNS => {
                 let chunk = chunk(&mut reader)?;
-                let complete_after = Sequence(reader.varint()?);
+                let complete_after = Sequence(reader.count()?);
                 let count = reader.varint()?;
-                let mut run = || Some((Sequence(reader.varint()?), RunId(reader.u64()?)));
+                let mut run = || Some((Sequence(reader.count()?), RunId(reader.u64()?)));
                 let runs = (0..count).map(|_| run()).collect::<Option<_>>()?;
                 Self::Runs {
                     chunk,
@@ -324,16 +326,16 @@ fn put_stripe(head: &mut Vec<u8>, stripe: StripeMark) {
 fn stripe(reader: &mut Reader<'_>) -> Option<StripeMark> {
     Some(StripeMark {
         stripe: StripeId(reader.varint()?),
-        epoch: Epoch(reader.varint()?),
-        generation: Generation(reader.varint()?),
-        mark: Sequence(reader.varint()?),
+        epoch: Epoch(reader.count()?),
+        generation: Generation(reader.count()?),
+        mark: Sequence(reader.count()?),
     })
 }
 
 fn stamp(reader: &mut Reader<'_>) -> Option<UpdateStamp> {
     Some(UpdateStamp {
-        epoch: Epoch(reader.varint()?),
-        sequence: Sequence(reader.varint()?),
+        epoch: Epoch(reader.count()?),
+        sequence: Sequence(reader.count()?),
     })
 }
 
@@ -387,7 +389,7 @@ fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
     let mut run = || Some(RunId(reader.u64()?));
     let runs = (0..run_count).map(|_| run()).collect::<Option<_>>()?;
     let chunk = chunk(reader)?;
-    let generation = Generation(reader.varint()?);
+    let generation = Generation(reader.count()?);
     let stamp = stamp(reader)?;
     let map_bytes = usize::from(reader.u8()?);
     let participants = Participants(reader.bytes(map_bytes)?.into());
@@ -415,6 +417,7 @@ fn update(reader: &mut Reader<'_>) -> Option<UpdateHead> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_layout::COUNT_MAX;
     use proptest::prelude::*;
 
     fn check(entry: &Entry) {
@@ -430,7 +433,7 @@ mod tests {
         };
         let stripe = StripeMark {
             stripe: StripeId(1),
-            epoch: Epoch(u64::MAX),
+            epoch: Epoch(COUNT_MAX),
             generation: Generation(300),
             mark: Sequence(4),
         };
@@ -468,7 +471,7 @@ mod tests {
     proptest! {
         #[test]
         fn updates_come_back(
-            index in 0u8..255, stripe: u64, epoch: u64, sequence: u64,
+            index in 0u8..255, stripe: u64, epoch in 0..=COUNT_MAX, sequence in 0..=COUNT_MAX,
             runs in proptest::collection::vec(proptest::num::u64::ANY, 0..4),
             kind in proptest::sample::select(vec![
                 RecordKind::NewBytes,

@@ -6,7 +6,6 @@
 //! therefore never much larger than its records.
 
 use crate::codec::Reader;
-use gabion_layout::ByteRange;
 use std::collections::BTreeMap;
 
 /// Bytes of a chunk after an apply.
@@ -62,7 +61,8 @@ impl Image {
     /// Whether every range and block lies in a chunk of this size.
     pub(crate) fn fits(&self, chunk_bytes: u64, block_count: u64) -> bool {
         let inside = |(offset, bytes): (&u64, &Vec<u8>)| {
-            ByteRange::new(*offset, bytes.len() as u64).end() <= chunk_bytes
+            let end = offset.checked_add(bytes.len() as u64);
+            end.is_some_and(|end| end <= chunk_bytes)
         };
         self.ranges.iter().all(inside) && self.block_crcs.keys().all(|block| *block < block_count)
     }

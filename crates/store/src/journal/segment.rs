@@ -186,7 +186,7 @@ pub(super) fn decode_header(bytes: &[u8], number: u64) -> Option<SegmentHeader> 
     let header = SegmentHeader {
         grown_bytes: reader.u64()?,
         number: reader.u64()?,
-        base_lsn: reader.u64()?,
+        base_lsn: reader.count_u64()?,
     };
     let is_ours = header.number == number && reader.u32()? == crc32c(&bytes[..HEADER_BYTES - 4]);
     is_ours.then_some(header)
