@@ -146,6 +146,14 @@ impl State {
             reserve_lsn: header.reserve_lsn,
         };
         while let Some((_, record)) = settled.peek() {
+            let mut ranges = record.head.pieces.iter().map(|piece| piece.range);
+            if !ranges.all(|range| header.extent().contains(range)) {
+                // The record is not one of this file.
+                if batch.layers.is_empty() {
+                    return Err(StoreError::corrupt_whole(chunk));
+                }
+                break;
+            }
             for piece in &record.head.pieces {
                 bytes += piece.range.length;
                 block_count += header.extent().block_span(piece.range).length / BLOCK_BYTES + 1;
