@@ -324,8 +324,12 @@ pub(crate) fn find(
     let Some(bytes) = header.spec.keeping.reserve_bytes() else {
         return Ok(None);
     };
-    let mut frames = vec![0; bytes as usize];
     let offset = header.extent().reserve_offset();
+    // A damaged header may promise more than the file has.
+    if file.length().is_ok_and(|length| length < offset + bytes) {
+        return Err(ReadFailure::Corrupt(Damage::WHOLE));
+    }
+    let mut frames = vec![0; bytes as usize];
     // Frames that a failed sync left only in the page cache must not become durable.
     file::read_exact(Source::Device(file), &mut frames, offset, Damage::WHOLE)?;
     let found = stretch(
