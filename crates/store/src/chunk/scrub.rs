@@ -52,11 +52,19 @@ impl Store {
                 }
                 break;
             }
-            let stretch = STRETCH_BYTES.min(extent.chunk_bytes - offset);
-            let span = ByteRange::new(offset, stretch);
-            bad.extend(bad_blocks(span, |block, buffer| {
+            let left = extent.chunk_bytes - offset;
+            if is_beyond(&*file, extent.data_offset(offset)) {
+                add(&mut bad, ByteRange::new(offset, left));
+                offset = extent.chunk_bytes;
+                continue;
+            }
+            let span = ByteRange::new(offset, STRETCH_BYTES.min(left));
+            let blocks = bad_blocks(span, |block, buffer| {
                 read_blocks(Source::File(&*file), extent, block, buffer)
-            }));
+            });
+            for block in blocks {
+                add(&mut bad, block);
+            }
             offset = span.end();
         }
         let _shared = gate.begin_read();
@@ -107,6 +115,19 @@ fn is_reserve_readable(file: &dyn DiskFile, header: &ChunkHeader) -> bool {
         offset += some.len() as u64;
     }
     true
+}
+
+/// Whether the file is known to end before this place. A damaged header may promise gigabytes that the file does not have.
+fn is_beyond(file: &dyn DiskFile, offset: u64) -> bool {
+    file.length().is_ok_and(|length| length <= offset)
+}
+
+/// Adds a damaged range behind others, or to the last of them.
+fn add(bad: &mut Vec<ByteRange>, range: ByteRange) {
+    match bad.last_mut() {
+        Some(last) if last.end() == range.offset => last.length += range.length,
+        _ => bad.push(range),
+    }
 }
 
 /// The blocks of a stretch that cannot be read. An intact stretch takes one read.
