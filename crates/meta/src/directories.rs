@@ -347,6 +347,20 @@ pub(crate) fn record(txn: &dyn ReadTxn, id: DirectoryId) -> Result<DirectoryReco
     row.ok_or_else(|| DIRECTORIES.contradiction(&id, "a name lies in it, and it is missing"))
 }
 
+/// Refuses a directory whose row does not name the place where it was found: then one directory may lie in several, or in
+/// itself, and a walk would not end.
+fn check_place(
+    txn: &dyn ReadTxn,
+    id: DirectoryId,
+    (parent, key): (DirectoryId, &str),
+) -> Result<(), MetaError> {
+    let row = record(txn, id)?;
+    if id == DirectoryId::ROOT || row.parent != parent || key_of(&row.name) != key {
+        return Err(DIRECTORIES.contradiction(&id, "it lies in another place too"));
+    }
+    Ok(())
+}
+
 /// The error for a directory with more levels above or below it than there can be.
 fn lies_in_itself(id: DirectoryId) -> MetaError {
     DIRECTORIES.contradiction(&id, "it lies in itself")
@@ -468,6 +482,7 @@ impl Walk<'_> {
                 match entry {
                     Inode::File(put) => self.found.push((path, id, put)),
                     Inode::Directory(below) => {
+                        check_place(self.txn, below, (id, &key))?;
                         let after = rest.filter(|_| key == first);
                         self.walk(below, &path, after)?;
                     }
