@@ -21,7 +21,7 @@ use crate::predecessors::check_alone;
 use crate::puts::{Put, check_nodes, put_record, reserve};
 use crate::records::{Placement, PutId, PutTarget};
 use crate::replacement_records::Displaced;
-use crate::schema::{Counter, EXTENTS, PENDING, PREDECESSORS, PUTS, STRIPES};
+use crate::schema::{Counter, EXTENTS, FILES, PENDING, PREDECESSORS, PUTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{PoolId, StripeId, StripeRecord};
 
@@ -101,8 +101,8 @@ impl<K: KeyValue> Meta<K> {
             }
             Counter::StripeCount.lower(txn, displaced.len() as u64)?;
             Counter::StripeCount.raise(txn, stripes.len() as u64)?;
-            file.stripe_count += stripes.len() as u64;
-            file.stripe_count -= displaced.len() as u64;
+            let change = (stripes.len() as u64, displaced.len() as u64);
+            file.stripe_count = FILES.recount(&file.put, file.stripe_count, change)?;
             put_file(txn, &file)?;
             PUTS.delete(txn, &put)?;
             Ok(stripes)

@@ -16,6 +16,12 @@ use crate::tokens::{check_token, exclusive};
 use gabion_layout::{Epoch, StripeId};
 use std::collections::BTreeMap;
 
+/// The token after this one.
+fn next_token(put: PutId, token: FencingToken) -> Result<FencingToken, MetaError> {
+    let next = EXCLUSIVE.recount(&put, token.0, (1, 0))?;
+    Ok(FencingToken(next))
+}
+
 impl<K: KeyValue> Meta<K> {
     /// The session and the fencing token of the file that `put` made. A file that is gone has neither.
     ///
@@ -45,7 +51,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok(present.token);
             }
             check_token(txn, &file, seen)?;
-            let token = FencingToken(present.token.0 + 1);
+            let token = next_token(put, present.token)?;
             let opened = Exclusive {
                 token,
                 session: Some(session),
@@ -66,7 +72,7 @@ impl<K: KeyValue> Meta<K> {
             file_of(txn, put)?;
             let mut present = exclusive(txn, put)?;
             if present.session.is_none() {
-                present.token = FencingToken(present.token.0 + 1);
+                present.token = next_token(put, present.token)?;
                 EXCLUSIVE.put(txn, &put, &present)?;
             }
             Ok(present.token)
@@ -82,7 +88,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             file_row(txn, put)?;
             let mut present = exclusive(txn, put)?;
-            present.token = FencingToken(present.token.0 + 1);
+            present.token = next_token(put, present.token)?;
             present.frozen_in = Some(self.incarnation());
             EXCLUSIVE.put(txn, &put, &present)?;
             Ok(present.token)

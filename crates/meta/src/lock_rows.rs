@@ -38,10 +38,8 @@ pub(crate) fn put_locks(
     }
     let (before, after) = (before.len() as u64, after.len() as u64);
     let present = LOCK_SESSIONS.get(txn, &session)?.unwrap_or_default();
-    let count = (present + after).checked_sub(before);
-    let contradiction =
-        || LOCK_SESSIONS.contradiction(&session, "it counts fewer locks than it has");
-    LOCK_SESSIONS.put(txn, &session, &count.ok_or_else(contradiction)?)?;
+    let count = LOCK_SESSIONS.recount(&session, present, (after, before))?;
+    LOCK_SESSIONS.put(txn, &session, &count)?;
     if after >= before {
         Counter::LockCount.raise(txn, after - before)?;
     } else {

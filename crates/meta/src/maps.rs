@@ -14,7 +14,7 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::{layers, merge_if_alone, put_above};
 use crate::map_records::{Extent, MapRecord};
 use crate::meta::Meta;
-use crate::records::{FileRecord, MapId, PutId};
+use crate::records::{FileRecord, MapId};
 use crate::schema::{COPIES, Counter, EXTENTS, FILES, MAPS, MAPS_ABOVE, MERGES};
 use gabion_layout::StripeId;
 
@@ -70,7 +70,10 @@ fn merge_some(txn: &mut dyn WriteTxn, map: MapId, limit: usize) -> Result<(), Me
     }
     Counter::StripeCount.lower(txn, ended_count)?;
     if let Some(file) = record.file {
-        change_row(txn, file, |row| row.shared_stripe_count -= moved_count)?;
+        let mut row = FILES.get(txn, &file)?.ok_or(MetaError::FileGone(file))?;
+        let shared_count = row.shared_stripe_count;
+        row.shared_stripe_count = FILES.recount(&file, shared_count, (0, moved_count))?;
+        FILES.put(txn, &file, &row)?;
     }
     if has_more {
         return Ok(());
@@ -94,14 +97,4 @@ fn end_merge(txn: &mut dyn WriteTxn, map: MapId, record: MapRecord) -> Result<()
     // The ended one may have been the only one above that.
     MERGES.delete(txn, &record.below)?;
     merge_if_alone(txn, below).map(drop)
-}
-
-fn change_row(
-    txn: &mut dyn WriteTxn,
-    file: PutId,
-    change: impl FnOnce(&mut FileRecord),
-) -> Result<(), MetaError> {
-    let mut row = FILES.get(txn, &file)?.ok_or(MetaError::FileGone(file))?;
-    change(&mut row);
-    FILES.put(txn, &file, &row)
 }

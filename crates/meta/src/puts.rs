@@ -153,7 +153,7 @@ impl<K: KeyValue> Meta<K> {
             check_bytes(txn, &held, &placements, 0)?;
             let (run, new) = reserve_stripes(txn, &placements, &failed)?;
             record.runs.push(run);
-            record.step += 1;
+            record.step = PUTS.recount(&put, record.step, (1, 0))?;
             record.touched_ms = record.touched_ms.max(now_ms);
             PUTS.put(txn, &put, &record)?;
             stripes.extend(new);

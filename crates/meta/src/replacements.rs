@@ -33,7 +33,7 @@ use crate::records::{
     FILE_BYTES_MAX, FILE_STRIPES_MAX, FileRecord, MapId, Placement, PoolRecord, PutId, PutTarget,
 };
 use crate::replacement_records::{ReplacementRecord, Rewrite, SizeChange};
-use crate::schema::{COPIES, Counter, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
+use crate::schema::{COPIES, Counter, FILES, PENDING, PREDECESSORS, REPLACEMENTS, STRIPES};
 use crate::stripe_rows::{index_stripe, live_stripe};
 use crate::tokens::check_token;
 use gabion_layout::{PoolId, StripeId, StripeRecord};
@@ -178,7 +178,7 @@ impl<K: KeyValue> Meta<K> {
                 }
                 make_live(txn, new, places.remove(&offset))?;
                 extents::insert(txn, file.map, offset, std::slice::from_ref(new))?;
-                file.stripe_count += 1;
+                file.stripe_count = FILES.recount(&file.put, file.stripe_count, (1, 0))?;
             }
             let displaced = rewrite.displaced.iter().map(|(_, old)| &old.stripe);
             if !rewrite.displaced.is_empty() {
@@ -261,11 +261,12 @@ fn take_old(
             make_live(txn, copy, Some(old.stripe))?;
             COPIES.put(txn, &copy.id, &())?;
             extents::insert(txn, map, offset, std::slice::from_ref(*copy))?;
-            file.shared_stripe_count -= 1;
+            let shared_count = file.shared_stripe_count;
+            file.shared_stripe_count = FILES.recount(&file.put, shared_count, (0, 1))?;
         }
         take_out(txn, layers, offset)?;
         places.insert(offset, old.stripe);
-        file.stripe_count -= 1;
+        file.stripe_count = FILES.recount(&file.put, file.stripe_count, (0, 1))?;
     }
     Ok(places)
 }
@@ -350,7 +351,7 @@ fn change_size(
         if extents_from(txn, file.map, first, 2)?.iter().any(reaches) {
             return Err(MetaError::FileChanged("it has bytes behind its new end"));
         }
-        file.truncation_count += 1;
+        file.truncation_count = FILES.recount(&file.put, file.truncation_count, (1, 0))?;
     }
     file.size_bytes = size;
     Ok(())

@@ -234,6 +234,18 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         self.corrupt(&self.key_bytes(key), reason)
     }
 
+    /// A number in the row of `key`, with `more` added and then `fewer` taken away. A damaged row may have any number.
+    pub(crate) fn recount(
+        &self,
+        key: &K,
+        number: u64,
+        (more, fewer): (u64, u64),
+    ) -> Result<u64, MetaError> {
+        let sum = number.checked_add(more);
+        let result = sum.and_then(|sum| sum.checked_sub(fewer));
+        result.ok_or_else(|| self.contradiction(key, "a number does not match the other rows"))
+    }
+
     fn key_bytes(&self, key: &K) -> Vec<u8> {
         let mut bytes = vec![self.tag];
         key.encode(&mut bytes);
