@@ -16,7 +16,9 @@ use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
+use tokio::io::{
+    AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split,
+};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
@@ -151,6 +153,21 @@ impl Server {
                     Err(error) => return error,
                 },
             }
+        }
+    }
+
+    /// Serves one connection in memory, without TLS, until it ends: for clients in this process, such as fuzzers. A
+    /// server with all places taken closes it at once.
+    pub async fn serve_in_memory(&self, stream: DuplexStream) {
+        let peer = "this process";
+        match self.place() {
+            Ok(place) => {
+                let turn = Turn::Placed(place);
+                let server = self.clone();
+                let connection = server.connection(stream, Encryption::None, peer.to_owned(), turn);
+                connection.await;
+            }
+            Err(why) => closed(peer, why),
         }
     }
 

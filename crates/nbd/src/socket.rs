@@ -1,6 +1,6 @@
 //! Sockets as two halves, and whole again.
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 /// A connected socket.
@@ -43,5 +43,19 @@ impl Socket for UnixStream {
 
     fn whole(reader: Self::Reader, writer: Self::Writer) -> Self {
         reader.reunite(writer).expect("halves of one socket")
+    }
+}
+
+/// A connection in memory.
+impl Socket for DuplexStream {
+    type Reader = ReadHalf<Self>;
+    type Writer = WriteHalf<Self>;
+
+    fn halves(self) -> (Self::Reader, Self::Writer) {
+        split(self)
+    }
+
+    fn whole(reader: Self::Reader, writer: Self::Writer) -> Self {
+        reader.unsplit(writer)
     }
 }
