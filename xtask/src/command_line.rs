@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::benches::{self, Bench};
 use crate::conformance::{self, SUITES};
+use crate::fuzz;
 use crate::mutants::Choice;
 use crate::sim::{Runs, Span};
 
@@ -25,6 +26,9 @@ Commands:
                            --help lists minutes, seed, faults and format
   conformance [--short] [SUITE...]
                            run external test suites on mounts and images of a cluster; docs/conformance.md
+  fuzz [TARGET...] [--minutes N]
+                           fuzz each target on libFuzzer for N minutes, 1 by default; --list prints the targets;
+                           needs a C++ compiler
   mutants                  break the code in one place at a time, and show the check that fails
   mutants --only NAME...   run only these mutants
   mutants --list           print the mutants and their checks
@@ -35,7 +39,7 @@ Commands:
   help                     print this text";
 
 /// One invocation of `cargo xtask`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     /// Print [`USAGE`].
     Help,
@@ -55,6 +59,8 @@ pub(crate) enum Command {
     Torture(Vec<String>),
     /// Run suites of conformance.
     Conformance(conformance::Choice),
+    /// Fuzz targets.
+    Fuzz(fuzz::Choice),
     /// Try mutants.
     Mutants(Choice),
     /// Run benchmarks, passing `arguments` to each of them.
@@ -79,6 +85,8 @@ pub(crate) enum UsageError {
     UnknownSuite(String),
     /// `sim` was told neither a seed nor a time.
     NoSpan,
+    /// `fuzz` was told something that is neither a target nor a time.
+    NoFuzzChoice,
     /// `mutants` was told something that chooses none.
     NoChoice,
 }
@@ -110,6 +118,10 @@ impl fmt::Display for UsageError {
                     known.join(", ")
                 )
             }
+            Self::NoFuzzChoice => write!(
+                formatter,
+                "`fuzz` takes names of targets and `--minutes N` with a number above 0, or `--list`"
+            ),
             Self::NoChoice => write!(
                 formatter,
                 "`mutants` takes no arguments, `--only NAME...` or `--list`"
@@ -139,6 +151,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, UsageError> {
         "sim" => return parse_sim(rest),
         "torture" => return Ok(Command::Torture(rest.to_vec())),
         "conformance" => return parse_conformance(rest),
+        "fuzz" => return parse_fuzz(rest),
         "mutants" => return parse_mutants(rest),
         "bench" => return parse_bench(rest),
         _ => return Err(UsageError::UnknownCommand(name.clone())),
@@ -193,6 +206,27 @@ fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
         is_short,
         names,
     }))
+}
+
+/// Names and a time in any order. The program that runs the targets knows their names.
+fn parse_fuzz(arguments: &[String]) -> Result<Command, UsageError> {
+    if arguments == ["--list"] {
+        return Ok(Command::Fuzz(fuzz::Choice::List));
+    }
+    let (mut names, mut minutes) = (Vec::new(), 1.0);
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        if word == "--minutes" {
+            let number = rest.next().and_then(|number| number.parse().ok());
+            let is_time = |number: &f64| number.is_finite() && *number > 0.0;
+            minutes = number.filter(is_time).ok_or(UsageError::NoFuzzChoice)?;
+        } else if word.starts_with('-') {
+            return Err(UsageError::NoFuzzChoice);
+        } else {
+            names.push(word.clone());
+        }
+    }
+    Ok(Command::Fuzz(fuzz::Choice::Run { names, minutes }))
 }
 
 fn parse_mutants(arguments: &[String]) -> Result<Command, UsageError> {
@@ -325,6 +359,30 @@ mod tests {
             &Ok(Command::Torture(arguments.to_vec())),
         );
         check("torture", &Ok(Command::Torture(Vec::new())));
+    }
+
+    #[test]
+    fn fuzz_takes_targets_and_a_time() {
+        let runs = |names: &[&str], minutes| {
+            let names = names.iter().map(|&name| name.to_owned()).collect();
+            Ok(Command::Fuzz(fuzz::Choice::Run { names, minutes }))
+        };
+        check("fuzz", &runs(&[], 1.0));
+        check(
+            "fuzz hello --minutes 0.5 frames",
+            &runs(&["hello", "frames"], 0.5),
+        );
+        check("fuzz --list", &Ok(Command::Fuzz(fuzz::Choice::List)));
+        for line in [
+            "fuzz --minutes",
+            "fuzz --minutes 0",
+            "fuzz --minutes -1",
+            "fuzz --minutes x",
+            "fuzz --list hello",
+            "fuzz --jobs 2",
+        ] {
+            check(line, &Err(UsageError::NoFuzzChoice));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod benches;
 mod command_line;
 mod conformance;
+mod fuzz;
 mod mutants;
 mod page;
 mod sim;
@@ -62,6 +63,7 @@ fn run(command: &Command) -> anyhow::Result<bool> {
         Command::Sim(runs) => sim::run(&root, *runs),
         Command::Torture(arguments) => torture::run(&root, arguments),
         Command::Conformance(choice) => conformance::run(&root, choice),
+        Command::Fuzz(choice) => fuzz::run(&root, choice),
         Command::Mutants(choice) => mutants::run(&root, choice),
         Command::Bench { benches, arguments } => benches::run(&root, benches, arguments),
     }

@@ -1,0 +1,6 @@
+//! What a peer sends: its hello, its frames, and the messages in them.
+
+pub(crate) mod frames;
+pub(crate) mod hello;
+pub(crate) mod messages;
+mod stream;
