@@ -20,7 +20,7 @@ done
 # The bytes of a file with this number.
 contents() { yes "file $1" | head -c 40000; }
 
-# Makes files from this number on, and tells each that is durable, until somebody types or COUNT are made.
+# Makes files from this number on, and tells each that is durable, until a line arrives at the keyboard or COUNT are made.
 write_files() {
     local number=$1 count=$2
     while [ "$count" -gt 0 ] && ! read -r -t 0 line; do
@@ -47,8 +47,11 @@ write)
     ;;
 check)
     # The first mount replays the journal, as after each power cut.
-    mount /dev/vda /disk && umount /disk && $tools/e2fsck -f -n /dev/vda && echo "clean"
-    mount /dev/vda /disk
+    if ! (mount /dev/vda /disk && umount /disk && $tools/e2fsck -f -n /dev/vda && mount /dev/vda /disk); then
+        echo "damaged"
+        stop
+    fi
+    echo "clean"
     found=$(whole)
     echo "whole $found"
     write_files $((found + 1)) 1000000

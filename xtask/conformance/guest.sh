@@ -12,22 +12,26 @@ serve() {
     rm --force "$address"
     "$GABION" nbd serve --unix "$address" --listen 127.0.0.1:0 files/disk files/other >"$WORK/serve.log" 2>&1 &
     server=$!
-    until [[ -S $address ]]; do kill -0 $server; done
-    port=$(sed --quiet 's/^ready nbd:.*:\([0-9]*\)$/\1/p' "$WORK/serve.log")
+    port=
+    until [[ $port ]]; do
+        kill -0 $server
+        sleep 0.05
+        port=$(sed --quiet 's/^ready nbd:.*:\([0-9]*\)$/\1/p' "$WORK/serve.log")
+    done
 }
 
 # Makes the guest's first file system: busybox, the programs that it lacks with their libraries, and modules.
 make_guest() {
     local root=$WORK/guest program library
     mkdir --parents "$root"/{bin,tools,proc,sys,dev,disk}
-    cp "$(command -v busybox)" "$root/bin/busybox"
-    for program in mke2fs e2fsck resize2fs nbd-client; do
+    for program in busybox mke2fs e2fsck resize2fs nbd-client; do
         program=$(PATH=$PATH:/usr/sbin:/sbin command -v $program)
         cp "$program" "$root/tools/"
-        for library in $(ldd "$program" | grep --only-matching '/lib[^ ]*'); do
+        for library in $(ldd "$program" | grep --only-matching '/lib[^ ]*' || true); do
             cp --parents --dereference "$library" "$root"
         done
     done
+    mv "$root/tools/busybox" "$root/bin/"
     cp --recursive --parents "$modules" "$root"
     cp "$SUITES/guest-init.sh" "$root/init"
     chmod 755 "$root/init"
@@ -48,10 +52,14 @@ boot() {
     guest=$!
 }
 
-# Waits for a line of the guest.
+# Waits for a line of the guest, for two minutes.
 says() {
+    local deadline=$((SECONDS + 120))
     until grep --quiet --text "^$1" "$serial"; do
-        kill -0 $guest || { tail --lines 20 "$serial"; return 1; }
+        if ! kill -0 $guest 2>/dev/null || ((SECONDS > deadline)); then
+            tail --lines 20 "$serial"
+            return 1
+        fi
         sleep 0.1
     done
 }

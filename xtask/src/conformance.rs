@@ -38,7 +38,7 @@ pub(crate) const SUITES: [Suite; 9] = [
     },
     Suite {
         name: "fsx",
-        programs: &[],
+        programs: &[("python3", "python3")],
         package: Some(("fsx", "0.3.2")),
         mounts: true,
         boots: false,
@@ -99,6 +99,7 @@ pub(crate) const SUITES: [Suite; 9] = [
             ("qemu-system-x86_64", "qemu-system-x86"),
             ("busybox", "busybox-static"),
             ("nbd-client", "nbd-client"),
+            ("mke2fs", "e2fsprogs"),
             ("cpio", "cpio"),
         ],
         package: None,

@@ -10,8 +10,8 @@
 //! - [`processor_time`]: what processes take, by the kernel's count.
 //!
 //! Processes are those of the running program itself, which must be `gabion`: this crate starts its
-//! `coordinator`, `node` and `lab testbed` commands. It prints nothing; its errors are sentences for
-//! people.
+//! `coordinator`, `node`, `console`, `mount` and `lab testbed` commands. It prints nothing; its errors are sentences
+//! for people.
 
 pub mod bench;
 pub mod cluster;

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Goals, each a rate through the gateway over that of the client, or of `gabion put` and `get`.
 const GOAL_NBD_RANDOM: f64 = 0.85;
@@ -23,6 +23,9 @@ const GOAL_CLONE: f64 = 5.0;
 const BYTES: usize = 96 << 20;
 /// Files of a directory in the repository.
 const FILES_PER_DIRECTORY: usize = 100;
+/// Time limit of a server's start, and the interval of checking for its socket.
+const START_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Programs that the measurements need.
 const PROGRAMS: [&str; 3] = ["fio", "qemu-nbd", "git"];
 
@@ -98,10 +101,11 @@ async fn images(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
             let ours = client_rate(trial, scale, "randwrite", depth).await?;
             let through = image_rate(trial, scale, &uri, "randwrite", depth, round)?;
             let local = image_rate(trial, scale, &local_uri, "randwrite", depth, round)?;
-            rates.note(through, ours, local);
+            rates.note(through, ours);
+            rates.local.push(local);
         }
         let name = format!("NBD, random writes of 4 KiB, depth {depth:>2}");
-        rates.print(&name, GOAL_NBD_RANDOM);
+        rates.print(&name, "/s", GOAL_NBD_RANDOM);
     }
     for (kind, name) in [("write", "writes"), ("read", "reads")] {
         let mut rates = Rates::default();
@@ -109,10 +113,11 @@ async fn images(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
             let ours = client_rate(trial, scale, kind, 16).await?;
             let through = image_rate(trial, scale, &uri, kind, 16, round)?;
             let local = image_rate(trial, scale, &local_uri, kind, 16, round)?;
-            rates.note(through, ours, local);
+            rates.note(through, ours);
+            rates.local.push(local);
         }
         let name = format!("NBD, sequential {name} of 1 MiB, depth 16");
-        rates.print(&name, GOAL_NBD_SEQUENTIAL);
+        rates.print(&name, "MiB/s", GOAL_NBD_SEQUENTIAL);
     }
     Ok(())
 }
@@ -124,6 +129,7 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
     std::fs::write(&source, machine::pattern(scale.file_bytes, 5)).context("write a file")?;
     let (mut writes, mut reads, mut random) =
         (Rates::default(), Rates::default(), Rates::default());
+    let mib = scale.file_bytes as f64 / f64::from(1 << 20);
     for round in 0..scale.round_count {
         let name = format!("large-{round}");
         let begun = Instant::now();
@@ -138,7 +144,7 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
             done(&mut dd).map(|()| begun.elapsed().as_secs_f64())
         };
         let copied_in_s = copy(&source, &copied, "conv=fsync")?;
-        writes.note(1.0 / copied_in_s, 1.0 / put_s, 0.0);
+        writes.note(mib / copied_in_s, mib / put_s);
         let begun = Instant::now();
         trial.run(&["get", &name, "/dev/null"]).await?;
         let get_s = begun.elapsed().as_secs_f64();
@@ -148,7 +154,7 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
             Path::new("/dev/null"),
             "iflag=fullblock",
         )?;
-        reads.note(1.0 / copied_out_s, 1.0 / get_s, 0.0);
+        reads.note(mib / copied_out_s, mib / get_s);
         let ours = client_rate(trial, scale, "randwrite", 1).await?;
         let target = mount.path("large-0");
         let through = fio(trial, scale, "randwrite", 1, round, |fio| {
@@ -156,12 +162,21 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
                 .arg("--fdatasync=1")
                 .arg(path_word("--filename=", &target));
         })?;
-        random.note(through, ours, 0.0);
+        random.note(through, ours);
     }
-    writes.print("FUSE, sequential write against put", GOAL_FUSE_SEQUENTIAL);
-    reads.print("FUSE, sequential read against get", GOAL_FUSE_SEQUENTIAL);
+    writes.print(
+        "FUSE, sequential write against put",
+        "MiB/s",
+        GOAL_FUSE_SEQUENTIAL,
+    );
+    reads.print(
+        "FUSE, sequential read against get",
+        "MiB/s",
+        GOAL_FUSE_SEQUENTIAL,
+    );
     random.print(
         "FUSE, random durable writes of 4 KiB, one at a time",
+        "/s",
         GOAL_FUSE_RANDOM,
     );
     clones(trial, &mount, scale)
@@ -290,7 +305,7 @@ fn fio(
     rate.with_context(|| format!("no rate in {report}"))
 }
 
-/// Rates through a gateway, of the client and of a local file, one of each a round.
+/// Rates through a gateway and of the client, one of each a round; also of a local file, if it is compared.
 #[derive(Default)]
 struct Rates {
     through: Vec<f64>,
@@ -299,34 +314,24 @@ struct Rates {
 }
 
 impl Rates {
-    fn note(&mut self, through: f64, ours: f64, local: f64) {
+    fn note(&mut self, through: f64, ours: f64) {
         self.through.push(through);
         self.ours.push(ours);
-        self.local.push(local);
     }
 
-    /// Prints the medians, and the median of the rounds' ratios.
-    fn print(self, name: &str, goal: f64) {
-        let ratios = self
-            .through
-            .iter()
-            .zip(&self.ours)
-            .map(|(through, ours)| through / ours);
-        let ratio = median(ratios.collect());
+    /// Prints the medians with their unit, and the median of the rounds' ratios.
+    fn print(self, name: &str, unit: &str, goal: f64) {
+        let ratios = self.through.iter().zip(&self.ours);
+        let ratio = median(ratios.map(|(through, ours)| through / ours).collect());
         let word = if ratio >= goal { "met" } else { "missed" };
-        let local = median(self.local);
-        let beside = if local > 0.0 {
-            format!("; qemu-nbd on a local file {local:.0}/s")
-        } else {
-            String::new()
-        };
         let (through, ours) = (median(self.through), median(self.ours));
-        let rates = if through < 10.0 {
-            String::new()
-        } else {
-            format!(" {through:.0}/s, client {ours:.0}/s;")
-        };
-        println!("    {name}:{rates} ratio {ratio:.2} (goal at least {goal:.2}: {word}){beside}");
+        println!(
+            "    {name}: {through:.0} {unit}, client {ours:.0} {unit}; ratio {ratio:.2} (goal at least {goal:.2}: {word})"
+        );
+        if !self.local.is_empty() {
+            let local = median(self.local);
+            println!("        qemu-nbd on a local file: {local:.0} {unit}");
+        }
     }
 }
 
@@ -338,11 +343,13 @@ impl Server {
     fn start(mut command: Command, socket: &Path) -> anyhow::Result<Self> {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut server = Self(quiet.spawn().context("start a server of an image")?);
+        let begun = Instant::now();
         while !socket.exists() {
             if let Some(status) = server.0.try_wait().context("wait for a server")? {
                 bail!("the server of an image ended: {status}");
             }
-            std::thread::yield_now();
+            ensure!(begun.elapsed() < START_LIMIT, "a server does not start");
+            std::thread::sleep(LOOK_EVERY);
         }
         Ok(server)
     }
@@ -365,8 +372,10 @@ impl<'a> Mount<'a> {
     async fn start(trial: &'a Trial) -> anyhow::Result<Self> {
         let directory = trial.path("mount");
         std::fs::create_dir(&directory).context("make a directory")?;
-        trial.run(&["mount", "vm", argument(&directory)?]).await?;
-        Ok(Self { trial, directory })
+        let mount = Self { trial, directory };
+        let at = argument(&mount.directory)?;
+        trial.run(&["mount", "vm", at]).await?;
+        Ok(mount)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -376,7 +385,7 @@ impl<'a> Mount<'a> {
 
 impl Drop for Mount<'_> {
     fn drop(&mut self) {
-        let mut umount = self.trial.command(&["umount"]);
+        let mut umount = self.trial.command(&["umount", "--lazy"]);
         if let Err(error) = done(umount.arg(&self.directory)) {
             eprintln!("{error:#}");
         }

@@ -205,7 +205,7 @@ pub(super) fn rate(text: &str) -> Result<String, String> {
 /// A number from 1 on.
 pub(super) fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
     let number = text.parse();
-    number.map_err(|_| "write a whole number from 1 on".to_owned())
+    number.map_err(|_| "use a whole number of at least 1".to_owned())
 }
 
 /// A size that is not zero.

@@ -54,11 +54,11 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
         &options.cluster(place.insecure).map_err(Failure::usage)?,
     )?;
     let mut signals = EndSignals::listen()?;
-    let status = tokio::select! {
-        status = start(&mut cluster) => status?,
+    let (status, console) = tokio::select! {
+        started = start(&mut cluster, has_console) => started?,
         () = signals.recv() => {
             return Err(Failure::failed(format!(
-                "interrupted; 'gabion cluster down --dir {}' ends the processes that were started",
+                "interrupted; 'gabion cluster down --dir {}' ends all processes of the cluster",
                 directory.display()
             )));
         }
@@ -66,11 +66,6 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     let coordinator = cluster.coordinator()?;
     let up_count = status.nodes.iter().filter(|node| is_up(&status, node));
     let up_count = up_count.count();
-    let console = if has_console {
-        start_console(&cluster).await
-    } else {
-        None
-    };
     if format == Format::Json {
         return print_json(&json!({
             "directory": directory.display().to_string(),
@@ -106,12 +101,21 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     Ok(())
 }
 
-/// Starts the processes that do not run yet, and waits for the nodes.
-async fn start(cluster: &mut LocalCluster) -> Result<ClusterStatus, Failure> {
+/// Starts the processes that do not run yet, waits for the nodes, and starts the console if it is wanted.
+async fn start(
+    cluster: &mut LocalCluster,
+    has_console: bool,
+) -> Result<(ClusterStatus, Option<OpenConsole>), Failure> {
     let progress = Shown::count("starting", u64::from(cluster.node_count()) + 1);
     cluster.start(|| progress.step()).await?;
     drop(progress);
-    until_up(cluster).await
+    let status = until_up(cluster).await?;
+    let console = if has_console {
+        start_console(cluster).await
+    } else {
+        None
+    };
+    Ok((status, console))
 }
 
 /// Starts the console. A failure here does not fail the cluster.

@@ -1,6 +1,7 @@
 //! `gabion df`: the space of pools and nodes.
 
 use super::connect;
+use super::health;
 use super::pool::quota_as_json;
 use crate::arguments::Place;
 use crate::failure::Failure;
@@ -12,8 +13,11 @@ use serde_json::{Value, json};
 pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let (usage, nodes) = (client.usage().await?, client.nodes().await?);
-    let all = nodes.iter().map(|status| status.node);
-    let silent: Vec<NodeId> = all.filter(|node| !usage.nodes.contains_key(node)).collect();
+    let needed = nodes.iter().filter(|status| health::is_needed(status));
+    let needed = needed.map(|status| status.node);
+    let silent: Vec<NodeId> = needed
+        .filter(|node| !usage.nodes.contains_key(node))
+        .collect();
     if format == Format::Json {
         return print_json(&as_json(&usage, &silent));
     }
@@ -21,8 +25,8 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
     if !silent.is_empty() {
         let numbers: Vec<String> = silent.iter().map(|node| node.0.to_string()).collect();
         say(format!(
-            "not counted, because they have failed or not reported yet: {} ({})",
-            counted(silent.len() as u64, "node", "nodes"),
+            "{} not counted, because of a failure or a missing report: {}",
+            counted(silent.len() as u64, "node is", "nodes are"),
             numbers.join(", ")
         ));
     }

@@ -1,4 +1,4 @@
-//! `gabion snapshot` and `gabion clone`, which images have too.
+//! `gabion snapshot` and `gabion clone`, and their forms for images.
 
 use super::connect;
 use crate::arguments::{Place, ShareOptions};

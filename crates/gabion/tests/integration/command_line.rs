@@ -98,7 +98,7 @@ fn mistakes_get_one_plain_sentence_and_exit_code_2() {
         (vec!["chaos", "kill-node", "1"], "--dir"),
         (
             vec!["lab", "synth", "--volume=wdev_1", "--out=x", "--one-in=0"],
-            "from 1 on",
+            "at least 1",
         ),
         (
             vec!["lab", "run", "COD-T32", "--traces=/nowhere"],

@@ -31,6 +31,7 @@ mod large_writes;
 mod lifecycle;
 mod locks;
 mod metadata_in_database;
+mod metadata_log;
 mod metering;
 mod mount;
 mod names;

@@ -8,6 +8,7 @@
 mod address;
 mod console;
 mod coordinators;
+pub mod mount;
 mod process;
 mod readiness;
 mod run_files;
@@ -292,7 +293,7 @@ impl LocalCluster {
                 name: name.to_owned(),
                 path: data.to_owned(),
                 advice: match name {
-                    COORDINATOR => "mount its disk, or restore its copy".to_owned(),
+                    COORDINATOR => "mount its disk, or run 'gabion metadata restore'".to_owned(),
                     _ => format!(
                         "mount its disk, or delete {} and restart the node if its chunks are lost for good",
                         made.display()
@@ -475,8 +476,9 @@ impl LocalCluster {
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
         command
             .args(arguments)
-            // Its certificate is an argument.
+            // Its certificate and its cluster are arguments.
             .env_remove("GABION_TLS")
+            .env_remove("GABION_COORDINATOR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);

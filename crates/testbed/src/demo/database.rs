@@ -2,7 +2,6 @@
 
 use super::report::{Database, DatabaseStep};
 use super::steps::Demo;
-use crate::cluster::{LocalCluster, READY};
 use crate::error::{Context, TestbedError};
 use crate::progress::Unit;
 use gabion_layout::{Survive, UpdateScheme};
@@ -10,16 +9,10 @@ use gabion_protocol::message::PoolRequest;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
-use rustix::mount::{UnmountFlags, unmount};
-use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 const POOL: &str = "files";
 /// Small segments, since a database writes pages.
@@ -31,14 +24,12 @@ const ROWS_PER_TRANSACTION: u64 = 5;
 const ROW_BYTES: usize = 1000;
 /// Commits before the node is killed.
 const COMMITS_BEFORE: u64 = 100;
-/// Time limit of a mount to begin or to end.
-const MOUNT_LIMIT: Duration = Duration::from_mins(1);
 
 impl Demo<'_> {
     /// Mounts the cluster, runs transactions of a database on the mount while a node is killed, mounts the cluster
     /// anew, and compares every row. Where this machine has no mounts, the report says so.
     pub(super) async fn run_database(&mut self) -> Result<(), TestbedError> {
-        if let Some(lack) = lack() {
+        if let Some(lack) = self.cluster.lack_of_mounts()? {
             self.report.database = DatabaseStep::NotRun(lack);
             return Ok(());
         }
@@ -53,15 +44,15 @@ impl Demo<'_> {
             lifecycle: None,
         });
         pool.await?;
-        let mount = Mount::start(self.cluster).await?;
+        let mount = self.cluster.mount(POOL).await?;
         let (commits, committed) = mpsc::unbounded_channel();
-        let path = mount.directory.join(FILE);
+        let path = mount.directory().join(FILE);
         let written = tokio::task::spawn_blocking(move || write_rows(&path, &commits));
         let (node, seconds, longest) = self.watch(committed).await?;
         written.await.expect("the writer does not panic")?;
         mount.end().await?;
-        let mount = Mount::start(self.cluster).await?;
-        let path = mount.directory.join(FILE);
+        let mount = self.cluster.mount(POOL).await?;
+        let path = mount.directory().join(FILE);
         let read = tokio::task::spawn_blocking(move || compare_rows(&path));
         let row_count = read.await.expect("the reader does not panic")?;
         mount.end().await?;
@@ -102,18 +93,6 @@ impl Demo<'_> {
     }
 }
 
-/// The cause if this process cannot mount.
-fn lack() -> Option<String> {
-    let fuse = File::options().read(true).write(true).open("/dev/fuse");
-    if !rustix::process::geteuid().is_root() {
-        return Some("mounts of the demo need root".to_owned());
-    }
-    let error = fuse.err()?;
-    Some(format!(
-        "mounts need /dev/fuse, which cannot be opened: {error}"
-    ))
-}
-
 /// The bytes of a row.
 fn row(key: u64) -> [u8; ROW_BYTES] {
     let mut bytes = [0; ROW_BYTES];
@@ -124,6 +103,9 @@ fn row(key: u64) -> [u8; ROW_BYTES] {
 /// Makes the database and commits all transactions, one after another. Sends the time of each commit.
 fn write_rows(path: &Path, commits: &mpsc::UnboundedSender<Duration>) -> Result<(), TestbedError> {
     let write = || -> Result<(), redb::Error> {
+        if commits.is_closed() {
+            return Ok(());
+        }
         let database = redb::Database::create(path)?;
         for number in 0..TRANSACTION_COUNT {
             let begun = Instant::now();
@@ -134,8 +116,10 @@ fn write_rows(path: &Path, commits: &mpsc::UnboundedSender<Duration>) -> Result<
             }
             drop(rows);
             transaction.commit()?;
-            // Nobody listens any more if the demo was interrupted.
-            let _ = commits.send(begun.elapsed());
+            if commits.send(begun.elapsed()).is_err() {
+                // The demo was interrupted.
+                break;
+            }
         }
         Ok(())
     };
@@ -166,71 +150,4 @@ fn compare_rows(path: &Path) -> Result<u64, TestbedError> {
     count
         .filter(|count| *count == TRANSACTION_COUNT * ROWS_PER_TRANSACTION)
         .ok_or_else(|| TestbedError::Wrong("the database on the mount has lost rows".to_owned()))
-}
-
-/// A mount of the pool with the process that serves it. Dropped, it is unmounted at once.
-struct Mount {
-    directory: PathBuf,
-    process: Child,
-}
-
-impl Mount {
-    async fn start(cluster: &LocalCluster) -> Result<Self, TestbedError> {
-        let directory = cluster.directory().join("mount");
-        fs::create_dir_all(&directory).context(format!("create {}", directory.display()))?;
-        let log = cluster.log_path("mount");
-        let stderr = File::create(&log).context(format!("write {}", log.display()))?;
-        let mut command = command()?;
-        command.arg("mount").arg(POOL).arg(&directory);
-        command.arg("--foreground");
-        command.arg("--dir").arg(cluster.directory());
-        command.stdout(Stdio::piped()).stderr(stderr);
-        command.kill_on_drop(true);
-        let process = command.spawn().context("start the process of the mount")?;
-        let mut mount = Self { directory, process };
-        let stdout = mount.process.stdout.take().expect("it is piped");
-        let line = async {
-            let mut lines = BufReader::new(stdout).lines();
-            lines.next_line().await
-        };
-        let line = timeout(MOUNT_LIMIT, line).await.map_err(io::Error::other);
-        let line = line.flatten().context("wait for the mount")?;
-        if line.is_some_and(|line| line.starts_with(READY)) {
-            return Ok(mount);
-        }
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        let sentence = format!("the cluster cannot be mounted: {}", said.trim());
-        Err(TestbedError::Wrong(sentence))
-    }
-
-    /// Unmounts, and waits until the process has ended.
-    async fn end(mut self) -> Result<(), TestbedError> {
-        let mut command = command()?;
-        command.arg("umount").arg(&self.directory);
-        let unmounted = command.status().await.context("unmount")?;
-        if !unmounted.success() {
-            let at = self.directory.display();
-            return Err(TestbedError::Wrong(format!("{at} cannot be unmounted")));
-        }
-        let ended = timeout(MOUNT_LIMIT, self.process.wait()).await;
-        let status = ended.map_err(io::Error::other).flatten();
-        status.context("wait for the end of the mount").map(drop)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Its requests fail once the process has ended, so nothing waits for the mount any more.
-        let is_ended = matches!(self.process.try_wait(), Ok(Some(_)));
-        if !is_ended {
-            let _ = self.process.start_kill();
-            let _ = unmount(&self.directory, UnmountFlags::DETACH);
-        }
-    }
-}
-
-/// This program.
-fn command() -> Result<Command, TestbedError> {
-    let program = std::env::current_exe().context("find this program's file")?;
-    Ok(Command::new(program))
 }

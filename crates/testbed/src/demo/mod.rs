@@ -1,6 +1,5 @@
-//! A tour of a whole cluster with real data: store, update, convert, lose nodes, repair, run a
-//! database on a mount, and compare every byte after
-//! each step. Each step is measured.
+//! A tour of a whole cluster with real data: store, update, convert, lose nodes, repair, run a database on a mount, and
+//! compare every byte after each step. Each step is measured.
 
 mod data;
 mod database;

@@ -49,7 +49,7 @@ fn of_database(step: &DatabaseStep) -> String {
             {:.0} ms; mounted anew, it has all {} rows",
             done.transaction_count, done.seconds, done.node, done.longest_commit_ms, done.row_count
         ),
-        DatabaseStep::NotRun(why) => format!("no database on a mount was tried: {why}"),
+        DatabaseStep::NotRun(why) => format!("the step with a database was skipped: {why}"),
     }
 }
 
