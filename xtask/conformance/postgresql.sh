@@ -22,11 +22,14 @@ as_postgres pgbench --host "$socket" --initialize --quiet --scale 1 postgres 2>/
 (cd "$transactions" && exec runuser --user postgres -- pgbench --host "$socket" --client 4 --time "$(scaled 20 300)" \
     --log --no-vacuum postgres >"$transactions/pgbench.out" 2>&1) &
 process=$!
+begun=$SECONDS
 acknowledged() { cat "$transactions"/pgbench_log.* 2>/dev/null | wc --lines; }
 until (($(acknowledged) >= 20)); do kill -0 $process; done
 killed=0
 kill_nodes 2 $process
 check "transactions go on after $killed node kills" kill -0 $process
+# The load goes on for most of its time.
+while ((SECONDS - begun < $(scaled 0 240))); do sleep 1; done
 before=$(acknowledged)
 until (($(acknowledged) > before)); do kill -0 $process; done
 kill -KILL $(mount_process)

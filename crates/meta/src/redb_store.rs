@@ -6,7 +6,8 @@ use crate::error::MetaError;
 use crate::group_commit::GroupCommit;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use crate::metadata_log::{
-    Change, Due, MetadataLog, Position, Stored, decode_changes, encode_change, read_log, write_base,
+    Chain, Change, Due, MetadataLog, Position, Stored, decode_changes, encode_change, read_log,
+    write_base,
 };
 use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
@@ -23,6 +24,10 @@ const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("metad
 /// One row: numbers and digests of the last change, and of the last one that a log has too.
 const POSITION: TableDefinition<'static, (), (u64, u64, u64, u64)> =
     TableDefinition::new("position");
+
+/// Whether a transaction is durable when it returns, or with a later one.
+const NOW: Durability = Durability::Immediate;
+const LATER: Durability = Durability::None;
 
 /// Rows that are read at once for a base.
 const PAGE: usize = 4096;
@@ -48,6 +53,9 @@ pub struct Restored {
     pub transaction_count: u64,
     /// The number of the last transaction since the store was made.
     pub last: u64,
+    /// Bytes at the end of the log that are not whole: of a transaction that was never acknowledged, unless the log's disk
+    /// has lost what it had.
+    pub torn_bytes: u64,
 }
 
 impl RedbStore {
@@ -96,8 +104,8 @@ impl RedbStore {
         let (log, due) = MetadataLog::attach(directory, stored)?;
         let is_due = match due {
             Due::Base => true,
-            Due::Changes(missing) => {
-                self.take_over(&missing)?;
+            Due::Changes(chain) => {
+                self.take_over(&chain, stored.at)?;
                 false
             }
         };
@@ -124,21 +132,23 @@ impl RedbStore {
         let rows = |rows: &[Row]| {
             row_count += rows.len() as u64;
             let changed = rows.iter().map(|(key, value)| (&**key, Some(&**value)));
-            change_rows(&made.borrow(), changed, None)
+            change_rows(&made.borrow(), changed, None, LATER)
         };
-        let changes = |bytes: &[u8]| change_rows(&made.borrow(), decoded(bytes)?, None);
-        let (last, transaction_count) = read_log(log, rows, changes)?;
+        let changes = |bytes: &[u8]| change_rows(&made.borrow(), decoded(bytes)?, None, LATER);
+        let (end, transaction_count) = read_log(log, rows, changes)?;
+        let last = end.position;
         let logged = Stored {
             at: last,
             logged: last,
         };
         let database = made.into_inner();
-        change_rows(&database, [], Some(logged))?;
+        change_rows(&database, [], Some(logged), NOW)?;
         name_new_file(database, path)?;
         Ok(Restored {
             row_count,
             transaction_count,
             last: last.number,
+            torn_bytes: end.torn_bytes,
         })
     }
 
@@ -172,32 +182,50 @@ impl RedbStore {
         Ok(())
     }
 
-    /// The store's places in its history. A store of an earlier version gets a place that no other cluster's has.
+    /// The store's places in its history. A store with rows and without a place gets one by its rows, which no other
+    /// cluster's store and no other state of this one has.
     fn stored(&self) -> Result<Stored, MetaError> {
         let txn = self.database.begin_read();
         let txn = txn.map_err(storage("begin a read"))?;
         let stored = stored_in(txn.open_table(POSITION))?;
         let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
-        let rows = View { table }.scan(&[], &[u8::MAX], 2)?;
-        drop(txn);
-        if stored.at.number > 0 || rows.is_empty() {
+        if stored.at.number > 0 {
             return Ok(stored);
         }
-        // The second row has the cluster's random id.
-        let identity: Vec<u8> = rows.into_iter().flat_map(|(_, value)| value).collect();
-        let stored = Stored {
-            at: stored.at.after(&identity),
-            ..stored
-        };
-        change_rows(&self.database, [], Some(stored))?;
+        let view = View { table };
+        let (mut at, mut behind) = (stored.at, Vec::new());
+        loop {
+            let rows = view.scan(&behind, &[u8::MAX], PAGE)?;
+            let Some((last, _)) = rows.last() else { break };
+            behind = [last.as_slice(), &[0]].concat();
+            let mut changes = Vec::new();
+            for (key, value) in &rows {
+                encode_change(&mut changes, key, Some(value));
+            }
+            at = at.after(&changes);
+        }
+        drop(txn);
+        if at == stored.at {
+            return Ok(stored);
+        }
+        let stored = Stored { at, ..stored };
+        change_rows(&self.database, [], Some(stored), NOW)?;
         Ok(stored)
     }
 
-    /// Makes changes durable that the log has and the store lacks.
-    fn take_over(&self, missing: &[(Position, Vec<u8>)]) -> Result<(), MetaError> {
-        for (at, bytes) in missing {
-            let (at, logged) = (*at, *at);
-            change_rows(&self.database, decoded(bytes)?, Some(Stored { at, logged }))?;
+    /// Makes changes durable that the log has and the store lacks, those behind a position.
+    fn take_over(&self, log: &Chain, from: Position) -> Result<(), MetaError> {
+        let mut is_behind = log.begin == from;
+        let end = log.changes(|at, bytes| {
+            if is_behind {
+                let stored = Stored { at, logged: at };
+                change_rows(&self.database, decoded(bytes)?, Some(stored), LATER)?;
+            }
+            is_behind |= at == from;
+            Ok::<_, MetaError>(())
+        })?;
+        if end.position != from {
+            change_rows(&self.database, [], None, NOW)?;
         }
         Ok(())
     }
@@ -238,7 +266,7 @@ impl RedbStore {
 }
 
 fn lock(log: &Mutex<MetadataLog>) -> MutexGuard<'_, MetadataLog> {
-    // After an error in it the store takes no further transaction.
+    // It refuses everything after an error of its files.
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -276,13 +304,16 @@ fn decoded(bytes: &[u8]) -> Result<Vec<Change<'_>>, MetaError> {
     decode_changes(bytes).ok_or_else(|| storage("read a transaction of the log")("no changes"))
 }
 
-/// Changes rows, and the places if they are given, in one durable transaction.
+/// Changes rows, and the places if they are given, in one transaction.
 fn change_rows<'a>(
     database: &Database,
     changes: impl IntoIterator<Item = Change<'a>>,
     stored: Option<Stored>,
+    durability: Durability,
 ) -> Result<(), MetaError> {
-    let txn = database.begin_write().map_err(storage("begin a write"))?;
+    let mut txn = database.begin_write().map_err(storage("begin a write"))?;
+    txn.set_durability(durability)
+        .map_err(storage("prepare a commit"))?;
     let mut table = txn.open_table(ROWS).map_err(storage("open its table"))?;
     for (key, value) in changes {
         match value {
@@ -312,7 +343,7 @@ fn new_file(path: &Path) -> Result<Database, MetaError> {
         .create(&unfinished)
         .map_err(|error| opening(path, error))?;
     keep_private(&unfinished)?;
-    change_rows(&database, [], None)?;
+    change_rows(&database, [], None, NOW)?;
     Ok(database)
 }
 
@@ -728,5 +759,62 @@ mod tests {
         let left = rows(&disk.after_power_loss().open());
         let row = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
         assert_eq!(left, [row(b"a", b"1"), row(b"b", b"2"), row(b"c", b"2")]);
+    }
+
+    #[test]
+    fn nothing_is_acknowledged_after_the_log_has_failed() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("log");
+        let disk = Disk::default();
+        let store = first_row(&disk).with_log(&directory).unwrap();
+        put(&store, b"a", b"1");
+        lock(store.log.as_ref().unwrap()).fill_disk();
+        thread::scope(|scope| {
+            for writer in 0..4_u8 {
+                let store = &store;
+                scope.spawn(move || {
+                    for at in 0..5_u8 {
+                        let written = store.write(|txn| txn.put(&[writer, at], b"lost"));
+                        assert!(matches!(written, Err(MetaError::Log(_))), "{written:?}");
+                    }
+                });
+            }
+        });
+        drop(store);
+        let restored = place.path().join("restored");
+        RedbStore::restore(&restored, &directory).unwrap();
+        let left = rows(&RedbStore::open(&restored).unwrap());
+        assert_eq!(left, [(b"a".to_vec(), b"1".to_vec())]);
+    }
+
+    #[test]
+    fn a_change_is_in_the_log_before_it_is_in_the_store() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("log");
+        let disk = Disk::default();
+        let store = first_row(&disk).with_log(&directory).unwrap();
+        put(&store, b"a", b"1");
+        let synced = || rows(&disk.after_power_loss().open());
+        thread::scope(|scope| {
+            disk.shut(true);
+            let store = &store;
+            scope.spawn(move || put(store, b"b", b"2"));
+            disk.until_sync_waits();
+            assert_eq!(synced().len(), 1);
+            // The other process is gone, as is its lock.
+            let copy = place.path().join("copy");
+            std::fs::create_dir(&copy).unwrap();
+            for entry in std::fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+            }
+            let restored = place.path().join("restored");
+            RedbStore::restore(&restored, &copy).unwrap();
+            assert_eq!(rows(&RedbStore::open(&restored).unwrap()).len(), 2);
+            // A store that lost its power takes the change over.
+            let left = disk.after_power_loss().open().with_log(&copy).unwrap();
+            assert_eq!(rows(&left).len(), 2);
+            disk.shut(false);
+        });
     }
 }

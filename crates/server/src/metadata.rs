@@ -49,6 +49,9 @@ impl MetadataPlace {
         Ok(match self {
             Self::File { path, log } => {
                 forget_cached(path)?;
+                if let Some(log) = log {
+                    forget_log(log)?;
+                }
                 logged(RedbStore::open(path)?, log.as_deref())?
             }
             Self::Database(address) => {
@@ -123,6 +126,21 @@ pub(crate) async fn keep_log_short(store: Weak<RedbStore>) {
             Err(error) => tracing::warn!(%error, "the metadata log goes on without a new base"),
         }
     }
+}
+
+/// Makes the log be read from its device, as `forget_cached` does for a store.
+fn forget_log(directory: &Path) -> Result<(), ServerError> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(io_error("list", directory))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(io_error("list", directory))?;
+        if entry.path().is_file() {
+            forget_cached(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the engine read its file from the device. After a failed sync the page cache may hold pages that the device

@@ -3,7 +3,7 @@
 
 use crate::arguments::{MetadataCommand, MetadataOptions};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, bytes, print_json};
+use crate::output::{Format, bytes, print_json, say};
 use gabion_meta::{RedbStore, check_rows, copy_rows};
 use gabion_server::{MetadataPlace, ServerError};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
@@ -185,7 +185,15 @@ fn restore(from: &Path, to: &str, format: Format) -> Result<(), Failure> {
             "rows": restored.row_count,
             "transactions": restored.transaction_count,
             "last": restored.last,
+            "torn_bytes": restored.torn_bytes,
         }));
+    }
+    if restored.torn_bytes > 0 {
+        say(format!(
+            "{} at the end of the log are no whole change and are left out; the change was never acknowledged, unless \
+            the log's disk has lost bytes that it had",
+            bytes(restored.torn_bytes)
+        ));
     }
     println!(
         "restored {} as of change {}: {} rows of the base and {} transactions since; all rows agree",

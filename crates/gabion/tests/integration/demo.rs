@@ -2,7 +2,7 @@
 //! nothing behind, also when it is interrupted.
 
 use crate::support::mount::can_mount;
-use crate::support::{complaint, gabion, processes_of, text, wait_for};
+use crate::support::{complaint, gabion, processes_of, text, wait_at_most, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -96,6 +96,35 @@ fn each_signal_that_ends_it_ends_everything_that_it_started() {
         let left = processes_of(temporary.path());
         assert_eq!(left, 0, "{signal:?}: processes of the demo go on");
     }
+}
+
+#[test]
+fn a_signal_during_the_step_with_a_mount_leaves_none() {
+    if !can_mount() {
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let child = demo(temporary.path())
+        // Neither names another cluster.
+        .env("GABION_COORDINATOR", "192.0.2.1:1")
+        .env("GABION_TLS", "/nowhere")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mounts = || {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        table.contains(temporary.path().to_str().unwrap())
+    };
+    wait_at_most(120, "the demo has mounted its cluster", mounts);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!mounts());
+    assert!(is_empty(temporary.path()));
+    assert_eq!(processes_of(temporary.path()), 0);
 }
 
 #[test]

@@ -169,6 +169,9 @@ fn modes_owners_times_and_attributes_are_kept() {
     assert_eq!(own, Err(Errno::PERM));
     let foreign = setxattr(&file, "trusted.x", b"q", XattrFlags::empty());
     assert_eq!(foreign, Err(Errno::OPNOTSUPP));
+    cluster.run(&["chaos", "kill-node", "3"]);
+    cluster.wait_until_failed(&[3]);
+    assert_eq!(value("user.gabion.failures_left").as_deref(), Ok(&b"1"[..]));
 }
 
 #[test]

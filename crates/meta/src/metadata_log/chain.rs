@@ -11,22 +11,24 @@ use std::path::{Path, PathBuf};
 
 /// The files of a log.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     directory: PathBuf,
     base: PathBuf,
     /// The position of the base.
-    pub(super) begin: Position,
+    pub(crate) begin: Position,
     /// The files with changes behind the base, and some before it, in their order.
     logs: Vec<PathBuf>,
 }
 
 /// The end of a log.
 #[derive(Debug)]
-pub(super) struct End {
+pub(crate) struct End {
     /// The last whole change.
-    pub(super) position: Position,
-    /// The file that goes on with the next change, and its whole bytes.
-    pub(super) tail: Option<(PathBuf, u64)>,
+    pub(crate) position: Position,
+    /// The file that goes on with the next change, its whole bytes, and where it begins.
+    pub(super) tail: Option<(PathBuf, u64, Position)>,
+    /// Bytes behind the last whole block, which were never acknowledged unless the disk has lost them.
+    pub(crate) torn_bytes: u64,
     /// Bytes of all files with changes.
     pub(super) log_bytes: u64,
 }
@@ -79,7 +81,7 @@ impl Chain {
         loop {
             let bad = || E::from(damaged(&self.base, at, 0));
             let bytes = next_block(&mut file).ok_or_else(bad)?;
-            let (number, payload, _) = read_block(&bytes).ok_or_else(bad)?;
+            let (number, payload, _) = read_block(self.begin.digest, &bytes).ok_or_else(bad)?;
             let rows = decode_rows(payload).ok_or_else(bad)?;
             row_count += rows.len() as u64;
             if number != row_count {
@@ -100,13 +102,14 @@ impl Chain {
     }
 
     /// Visits the changes behind the base in their order, each with the position after it.
-    pub(super) fn changes<E: From<LogError>>(
+    pub(crate) fn changes<E: From<LogError>>(
         &self,
         mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
     ) -> Result<End, E> {
         let mut end = End {
             position: self.begin,
             tail: None,
+            torn_bytes: 0,
             log_bytes: 0,
         };
         for (index, path) in self.logs.iter().enumerate() {
@@ -114,8 +117,11 @@ impl Chain {
             let bytes = std::fs::read(path).map_err(system("read", path))?;
             end.log_bytes += bytes.len() as u64;
             let Some(begin) = read_header(FileKind::Log, &bytes) else {
-                if is_last && !has_block(&bytes) {
-                    // The process ended while it made this file.
+                // The process may have ended while it made this file.
+                let salt = end.position.digest;
+                if is_last && !has_block(salt, end.position.number, &bytes) {
+                    end.torn_bytes = bytes.len() as u64;
+                    end.tail = None;
                     break;
                 }
                 return Err(damaged(path, 0, end.position.number).into());
@@ -130,7 +136,8 @@ impl Chain {
             }
             let file = (path.as_path(), &*bytes, is_last);
             let (here, whole) = file_changes(file, (begin, &mut end), &mut visit)?;
-            end.tail = (here == end.position).then(|| (path.clone(), whole));
+            end.torn_bytes = bytes.len() as u64 - whole;
+            end.tail = (here == end.position).then(|| (path.clone(), whole, begin));
         }
         Ok(end)
     }
@@ -145,8 +152,8 @@ fn file_changes<E: From<LogError>>(
     let (mut here, mut at) = (begin, HEADER_BYTES);
     while at < bytes.len() {
         let bad = || E::from(damaged(path, at as u64, here.number));
-        let Some((last, mut payload, length)) = read_block(&bytes[at..]) else {
-            if is_last && !has_block(&bytes[at + 1..]) {
+        let Some((last, mut payload, length)) = read_block(begin.digest, &bytes[at..]) else {
+            if is_last && !has_block(begin.digest, here.number, &bytes[at + 1..]) {
                 // It was never synced.
                 break;
             }

@@ -21,10 +21,34 @@ pub enum LogError {
     InUse(PathBuf),
     /// The directory has the metadata of a cluster, and the store has none.
     #[error(
-        "{} has the metadata log of a cluster, and the metadata are new; restore them with 'gabion metadata restore', or \
-        choose an empty directory", .0.display()
+        "{} has the metadata log of a cluster, and the metadata are new; move the new file away and run 'gabion metadata \
+        restore', or choose an empty directory", .0.display()
     )]
     OfCluster(PathBuf),
+    /// The store had a log, and the directory is not there.
+    #[error(
+        "the directory {} of the metadata log is not there; mount its disk, or make an empty directory for a new log",
+        .0.display()
+    )]
+    Gone(PathBuf),
+    /// The store is an old copy from before the log's base.
+    #[error(
+        "the metadata end at change {store} and are older than the base of the metadata log in {}, change {base}; move \
+        them away and run 'gabion metadata restore'", path.display()
+    )]
+    Older {
+        /// The directory.
+        path: PathBuf,
+        /// The change of the base.
+        base: u64,
+        /// The last change of the store.
+        store: u64,
+    },
+    /// A transaction does not fit into the log.
+    #[error(
+        "a change of the metadata has {0} bytes, too many for the metadata log; make it in smaller steps"
+    )]
+    TooLarge(usize),
     /// The store and the log have different changes.
     #[error(
         "the metadata log in {} ends at change {log}, and the metadata at change {store}, of another past: one of them is \

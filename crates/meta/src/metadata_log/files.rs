@@ -4,8 +4,9 @@
 
 use super::error::{LogError, system};
 use crc_fast::{CrcAlgorithm, Digest};
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, Permissions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file's header: its kind, a position, a checksum.
@@ -14,8 +15,6 @@ pub(super) const HEADER_BYTES: usize = 28;
 pub(super) const HEAD_BYTES: usize = 20;
 /// Begins each block.
 const MARKER: [u8; 4] = *b"GMLB";
-/// Most bytes of a block: more than any transaction has.
-const BLOCK_BYTES_MAX: usize = 1 << 30;
 
 /// A row: key and value.
 pub(super) type Row = (Vec<u8>, Vec<u8>);
@@ -111,13 +110,13 @@ fn number_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// A block: a number and bytes.
-pub(super) fn block(number: u64, payload: &[u8]) -> Vec<u8> {
+/// A block: a number and bytes. The salt belongs to the file, so that bytes of users and of other files are no blocks.
+pub(super) fn block(salt: u64, number: u64, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_le_bytes();
     let number = number.to_le_bytes();
     let mut bytes = MARKER.to_vec();
     bytes.extend(length);
-    bytes.extend(crc32c(&[&length, &number, payload]).to_le_bytes());
+    bytes.extend(crc32c(&[&salt.to_le_bytes(), &length, &number, payload]).to_le_bytes());
     bytes.extend(number);
     bytes.extend(payload);
     bytes
@@ -127,23 +126,26 @@ pub(super) fn block(number: u64, payload: &[u8]) -> Vec<u8> {
 pub(super) fn block_bytes(head: &[u8]) -> Option<usize> {
     let length = head.get(..HEAD_BYTES)?.strip_prefix(&MARKER)?;
     let (length, _) = length.split_first_chunk::<4>()?;
-    let length = (u32::from_le_bytes(*length) as usize).checked_add(HEAD_BYTES)?;
-    (length <= BLOCK_BYTES_MAX).then_some(length)
+    (u32::from_le_bytes(*length) as usize).checked_add(HEAD_BYTES)
 }
 
 /// The whole block at the start of these bytes: its number, its payload, and its length.
-pub(super) fn read_block(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
+pub(super) fn read_block(salt: u64, bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let length = block_bytes(bytes)?;
     let (head, payload) = bytes.get(..length)?.split_at(HEAD_BYTES);
-    let crc = crc32c(&[&head[4..8], &head[12..], payload]).to_le_bytes();
+    let crc = crc32c(&[&salt.to_le_bytes(), &head[4..8], &head[12..], payload]).to_le_bytes();
     (head[8..12] == crc).then(|| (number_at(head, 12), payload, length))
 }
 
-/// Whether any whole block begins within these bytes.
-pub(super) fn has_block(bytes: &[u8]) -> bool {
+/// Whether any whole block of the changes behind a number begins within these bytes.
+pub(super) fn has_block(salt: u64, behind: u64, bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(at) = rest.windows(MARKER.len()).position(|part| part == MARKER) {
-        if read_block(&rest[at..]).is_some() {
+        let head = rest.get(at..at + HEAD_BYTES);
+        // Each change takes some bytes, so other numbers cannot be those of a block here.
+        let number = head.map_or(0, |head| number_at(head, 12));
+        let is_possible = number > behind && number - behind <= bytes.len() as u64;
+        if is_possible && read_block(salt, &rest[at..]).is_some() {
             return true;
         }
         rest = &rest[at + 1..];
@@ -191,30 +193,57 @@ pub(super) fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
+/// The file that gets its name when it is whole.
+const UNFINISHED: &str = "base.unfinished";
+
+/// Removes what an interrupted writer has left.
+pub(super) fn remove_unfinished(directory: &Path) -> Result<(), LogError> {
+    let path = directory.join(UNFINISHED);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(system("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a new file and makes it durable under its name, which it gets when it is whole.
 pub(super) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), LogError> {
-    let unfinished = path.with_extension("unfinished");
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let written = write_unfinished(&directory.join(UNFINISHED), path, write);
+    if written.is_err() {
+        // It takes space that changes need. The first error is the one to tell.
+        let _ = remove_unfinished(directory);
+    }
+    written
+}
+
+fn write_unfinished(
+    unfinished: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), LogError> {
     let fails = |operation| system(operation, path);
-    let file = create(&unfinished)?;
-    let mut buffered = std::io::BufWriter::with_capacity(1 << 20, file);
+    let mut buffered = BufWriter::with_capacity(1 << 20, create(unfinished)?);
     write(&mut buffered).map_err(fails("write"))?;
-    let file = buffered
-        .into_inner()
-        .map_err(|error| fails("write")(error.into_error()))?;
+    let file = buffered.into_inner();
+    let file = file.map_err(|error| fails("write")(error.into_error()))?;
     file.sync_all().map_err(fails("sync"))?;
-    std::fs::rename(&unfinished, path).map_err(fails("rename"))?;
+    std::fs::rename(unfinished, path).map_err(fails("rename"))?;
     sync_directory(path)
 }
 
 /// Creates a file that only its owner reads: metadata have the keys of tickets.
 pub(super) fn create(path: &Path) -> Result<File, LogError> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = File::options();
     options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path).map_err(system("create", path))
+    let file = options.open(path).map_err(system("create", path))?;
+    // One that is there already may have other permissions.
+    let owners = Permissions::from_mode(0o600);
+    file.set_permissions(owners)
+        .map_err(system("restrict", path))?;
+    Ok(file)
 }
 
 /// Makes the name of a file durable.
@@ -244,15 +273,15 @@ mod tests {
         encode_change(&mut changes, b"other", None);
         let wanted: Vec<Change<'_>> = vec![(b"key", Some(b"value")), (b"other", None)];
         assert_eq!(decode_changes(&changes), Some(wanted));
-        let block = block(3, &changes);
-        assert_eq!(read_block(&block), Some((3, &*changes, block.len())));
+        let block = block(5, 3, &changes);
+        assert_eq!(read_block(5, &block), Some((3, &*changes, block.len())));
         for bit in 0..block.len() * 8 {
             let mut bad = block.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(read_block(&bad), None, "bit {bit}");
+            assert_eq!(read_block(5, &bad), None, "bit {bit}");
         }
         for length in 0..block.len() {
-            assert_eq!(read_block(&block[..length]), None, "{length} bytes");
+            assert_eq!(read_block(5, &block[..length]), None, "{length} bytes");
         }
         for length in 1..changes.len() {
             let first = b"key".len() + b"value".len() + 9;
@@ -260,8 +289,12 @@ mod tests {
             let decoded = decode_changes(&changes[..length]);
             assert_eq!(decoded.is_some(), is_whole, "{length} bytes");
         }
-        assert!(has_block(&[b"GMLBGML", &*block].concat()));
-        assert!(!has_block(&block[1..]));
+        let hidden = [b"GMLBGML", &*block].concat();
+        assert!(has_block(5, 2, &hidden));
+        assert!(!has_block(5, 2, &block[1..]));
+        assert!(!has_block(6, 2, &hidden), "it is one of another file");
+        assert!(!has_block(5, 3, &hidden), "it is not behind the last one");
+        assert_eq!(read_block(6, &block), None);
     }
 
     #[test]

@@ -12,9 +12,12 @@ mod files;
 pub use self::error::LogError;
 pub(crate) use self::files::{Change, Position, decode_changes, encode_change};
 
-use self::chain::{Chain, numbers};
+use self::chain::numbers;
+pub(crate) use self::chain::{Chain, End};
 use self::error::system;
-use self::files::{FileKind, Row, block, create, header, put_part, sync_directory, write_whole};
+use self::files::{
+    FileKind, Row, block, create, header, put_part, remove_unfinished, sync_directory, write_whole,
+};
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -28,6 +31,10 @@ const BASE_AFTER_BYTES: u64 = 64 << 20;
 const PENDING_BYTES_MAX: usize = 64 << 20;
 /// Bytes of rows in a block of a base.
 const ROWS_BYTES: usize = 1 << 20;
+/// Most bytes of a transaction's changes: a block has a length of 32 bits.
+const CHANGES_BYTES_MAX: usize = 3 << 30;
+/// The name of the file that a process locks.
+const LOCK: &str = "lock";
 
 /// The places of a store in its history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,6 +57,8 @@ pub(crate) struct MetadataLog {
     /// The last change of those that wait.
     end: Position,
     pending: Vec<u8>,
+    /// The first failure. Since then nothing is written: what the files have is unknown.
+    failed: Option<LogError>,
     /// Bytes of the changes behind the base.
     log_bytes: u64,
     base_bytes: u64,
@@ -60,13 +69,15 @@ struct Tail {
     path: PathBuf,
     file: File,
     bytes: u64,
+    /// The digest in the file's header.
+    salt: u64,
 }
 
 /// What a store has to do before it writes to its log.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Take over these transactions, each with the position after it.
-    Changes(Vec<(Position, Vec<u8>)>),
+    /// Take over the changes of this log behind the store's own last one.
+    Changes(Chain),
     /// Write a base: there is none, or the store has changed without this log.
     Base,
 }
@@ -78,8 +89,12 @@ impl MetadataLog {
     /// [`LogError`].
     pub(crate) fn attach(directory: &Path, stored: Stored) -> Result<(Self, Due), LogError> {
         if !directory.exists() {
+            if stored.logged.number > 0 {
+                return Err(LogError::Gone(directory.to_owned()));
+            }
             let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
             made.map_err(system("create", directory))?;
+            sync_directory(directory)?;
         }
         let mut log = Self {
             directory: directory.to_owned(),
@@ -88,30 +103,36 @@ impl MetadataLog {
             synced: stored.at,
             end: stored.at,
             pending: Vec::new(),
+            failed: None,
             log_bytes: 0,
             base_bytes: 0,
         };
+        remove_unfinished(directory)?;
         let Some(chain) = Chain::find(directory)? else {
             return Ok((log, Due::Base));
         };
-        let (mut missing, mut is_found) = (Vec::new(), chain.begin == stored.at);
-        let end = chain.changes::<LogError>(|at, changes| {
-            if is_found {
-                missing.push((at, changes.to_vec()));
-            }
+        let mut is_found = chain.begin == stored.at;
+        let end = chain.changes::<LogError>(|at, _| {
             is_found |= at == stored.at;
             Ok(())
         })?;
         if stored.at.number == 0 && end.position.number > 0 {
             return Err(LogError::OfCluster(directory.to_owned()));
         }
+        let path = directory.to_owned();
         if !is_found {
             // The store has gone on without this log, from its last change.
             return if end.position == stored.logged {
                 Ok((log, Due::Base))
+            } else if stored.at.number < chain.begin.number {
+                Err(LogError::Older {
+                    path,
+                    base: chain.begin.number,
+                    store: stored.at.number,
+                })
             } else {
                 Err(LogError::Differs {
-                    path: directory.to_owned(),
+                    path,
                     log: end.position.number,
                     store: stored.at.number,
                 })
@@ -120,30 +141,45 @@ impl MetadataLog {
         (log.synced, log.end) = (end.position, end.position);
         log.log_bytes = end.log_bytes;
         log.base_bytes = chain.base_bytes()?;
-        if let Some((path, whole)) = end.tail {
-            log.tail = Some(open_tail(path, whole)?);
+        if let Some((path, whole, begin)) = end.tail {
+            log.tail = Some(open_tail(path, whole, begin.digest)?);
         }
-        Ok((log, Due::Changes(missing)))
+        Ok((log, Due::Changes(chain)))
     }
 
     /// Adds a transaction, which the caller is about to commit in memory.
     ///
     /// # Errors
-    /// [`LogError::System`].
+    /// [`LogError::System`], also after any earlier failure; [`LogError::TooLarge`].
     pub(crate) fn append(&mut self, at: Position, changes: &[u8]) -> Result<(), LogError> {
-        put_part(&mut self.pending, changes);
-        self.end = at;
-        if self.pending.len() > PENDING_BYTES_MAX {
+        if changes.len() > CHANGES_BYTES_MAX {
+            return Err(LogError::TooLarge(changes.len()));
+        }
+        if self.pending.len() + changes.len() > PENDING_BYTES_MAX {
             self.sync()?;
         }
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        put_part(&mut self.pending, changes);
+        self.end = at;
         Ok(())
     }
 
-    /// Makes all transactions durable that were added. After an error the state of the files is unknown.
+    /// Makes all transactions durable that were added.
     ///
     /// # Errors
-    /// [`LogError::System`].
+    /// [`LogError::System`], also after any earlier failure.
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let written = self.write_pending();
+        self.failed = written.as_ref().err().cloned();
+        written
+    }
+
+    fn write_pending(&mut self) -> Result<(), LogError> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -154,14 +190,14 @@ impl MetadataLog {
         {
             self.tail = Some(new_tail(&self.directory, self.synced)?);
         }
-        let bytes = block(self.end.number, &self.pending);
         if let Some(tail) = &mut self.tail {
+            let bytes = block(tail.salt, self.end.number, &self.pending);
             let written = tail.file.write_all(&bytes);
             written.map_err(system("write", &tail.path))?;
             tail.file.sync_data().map_err(system("sync", &tail.path))?;
             tail.bytes += bytes.len() as u64;
+            self.log_bytes += bytes.len() as u64;
         }
-        self.log_bytes += bytes.len() as u64;
         self.synced = self.end;
         self.pending.clear();
         Ok(())
@@ -235,28 +271,35 @@ pub(crate) fn write_base<E: From<LogError> + std::fmt::Display>(
             for (key, value) in &rows {
                 put_part(&mut payload, key);
                 put_part(&mut payload, value);
+                row_count += 1;
+                if payload.len() > ROWS_BYTES {
+                    put(&block(at.digest, row_count, &payload))?;
+                    payload.clear();
+                }
             }
-            row_count += rows.len() as u64;
-            let is_end = rows.is_empty();
-            if payload.len() > ROWS_BYTES || (is_end && !payload.is_empty()) {
-                put(&block(row_count, &payload))?;
-                payload.clear();
+            if let Some((key, _)) = rows.last() {
+                behind = [key.as_slice(), &[0]].concat();
+                continue;
             }
-            match rows.last() {
-                Some((key, _)) => behind = [key.as_slice(), &[0]].concat(),
-                None => return put(&block(row_count, &[])),
+            if !payload.is_empty() {
+                put(&block(at.digest, row_count, &payload))?;
             }
+            return put(&block(at.digest, row_count, &[]));
         }
     });
     if let Some(error) = failed {
         return Err(error);
     }
     written?;
+    // The files that it replaces go after that.
+    let chain = Chain::find(directory)?;
+    let chain = chain.ok_or_else(|| LogError::Missing(directory.to_owned()))?;
+    chain.rows::<LogError>(|_| Ok(()))?;
     Ok(length)
 }
 
-/// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns the position
-/// of the last one, and the number of transactions.
+/// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns its end, and
+/// the number of transactions.
 ///
 /// # Errors
 /// [`LogError`] without a whole log; errors of the visitors.
@@ -264,8 +307,12 @@ pub(crate) fn read_log<E: From<LogError>>(
     directory: &Path,
     rows: impl FnMut(&[Row]) -> Result<(), E>,
     mut changes: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<(Position, u64), E> {
-    let _lock = lock(directory)?;
+) -> Result<(End, u64), E> {
+    // A copy of a log may be on a file system that cannot be written, and has no other reader.
+    let _lock = match lock(directory) {
+        Err(LogError::System { .. }) => None,
+        locked => Some(locked?),
+    };
     let chain = Chain::find(directory)?;
     let chain = chain.ok_or_else(|| LogError::Missing(directory.to_owned()))?;
     chain.rows(rows)?;
@@ -274,28 +321,40 @@ pub(crate) fn read_log<E: From<LogError>>(
         count += 1;
         changes(bytes)
     })?;
-    Ok((end.position, count))
+    Ok((end, count))
 }
 
-/// Locks a directory for this process.
+/// Locks a directory for this process, by a file in it: directories of network file systems have no locks.
 fn lock(directory: &Path) -> Result<File, LogError> {
-    let file = File::open(directory).map_err(system("open", directory))?;
+    let path = directory.join(LOCK);
+    if !directory.is_dir() {
+        return Err(LogError::Missing(directory.to_owned()));
+    }
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(&path).map_err(system("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(LogError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(error)) => Err(system("lock", directory)(error)),
+        Err(TryLockError::Error(error)) => Err(system("lock", path)(error)),
     }
 }
 
 /// Opens the last file behind its whole blocks.
-fn open_tail(path: PathBuf, bytes: u64) -> Result<Tail, LogError> {
+fn open_tail(path: PathBuf, bytes: u64, salt: u64) -> Result<Tail, LogError> {
     let fails = |operation| system(operation, &path);
     let mut file = File::options();
     let mut file = file.write(true).open(&path).map_err(fails("open"))?;
     file.set_len(bytes).map_err(fails("shorten"))?;
     file.sync_all().map_err(fails("sync"))?;
+    sync_directory(&path)?;
     file.seek(SeekFrom::End(0)).map_err(fails("open"))?;
-    Ok(Tail { path, file, bytes })
+    Ok(Tail {
+        path,
+        file,
+        bytes,
+        salt,
+    })
 }
 
 /// Makes the file for the changes behind a position.
@@ -307,5 +366,25 @@ fn new_tail(directory: &Path, at: Position) -> Result<Tail, LogError> {
     file.sync_all().map_err(system("sync", &path))?;
     sync_directory(&path)?;
     let bytes = bytes.len() as u64;
-    Ok(Tail { path, file, bytes })
+    let salt = at.digest;
+    Ok(Tail {
+        path,
+        file,
+        bytes,
+        salt,
+    })
+}
+
+#[cfg(test)]
+impl MetadataLog {
+    /// Makes each further write fail, as on a full disk.
+    pub(crate) fn fill_disk(&mut self) {
+        let full = File::options().write(true).open("/dev/full");
+        self.tail = full.ok().map(|file| Tail {
+            path: PathBuf::from("/dev/full"),
+            file,
+            bytes: 0,
+            salt: 0,
+        });
+    }
 }

@@ -264,6 +264,43 @@ fn histories_that_have_parted_are_refused() {
 }
 
 #[test]
+fn a_log_whose_disk_is_away_is_missed() {
+    let place = Place::new();
+    put(&place.open("store").unwrap(), b"a", b"1");
+    let away = place.path("away");
+    fs::rename(place.log(), &away).unwrap();
+    let refused = log_error(place.open("store"));
+    assert!(matches!(refused, LogError::Gone(_)), "{refused}");
+    fs::rename(&away, place.log()).unwrap();
+    place.open("store").unwrap();
+    // An empty directory is for a new log.
+    fs::remove_dir_all(place.log()).unwrap();
+    fs::create_dir(place.log()).unwrap();
+    drop(place.open("store").unwrap());
+    let restored = place.restored(&place.log()).unwrap();
+    assert_eq!(restored, [(b"a".to_vec(), b"1".to_vec())]);
+}
+
+#[test]
+fn stores_without_a_place_in_a_history_get_one_by_their_rows() {
+    // Stores as they were before they had logs: their changes left no trace.
+    let place = Place::new();
+    for (name, value) in [("one", b"1"), ("other", b"2")] {
+        let database = redb::Database::create(place.path(name)).unwrap();
+        let txn = database.begin_write().unwrap();
+        let table = redb::TableDefinition::<&[u8], &[u8]>::new("metadata");
+        let mut rows = txn.open_table(table).unwrap();
+        rows.insert(&b"a"[..], &value[..]).unwrap();
+        drop(rows);
+        txn.commit().unwrap();
+    }
+    put(&place.open("one").unwrap(), b"b", b"3");
+    let refused = log_error(place.open("other"));
+    assert!(matches!(refused, LogError::Differs { .. }), "{refused}");
+    assert_eq!(rows(&place.open("one").unwrap()).len(), 2);
+}
+
+#[test]
 fn one_process_uses_a_log() {
     let place = Place::new();
     let store = place.open("store").unwrap();
@@ -297,6 +334,11 @@ fn a_torn_end_is_left_out_and_damage_before_it_is_refused() {
         fs::write(&path, &whole[..length]).unwrap();
         assert_eq!(keys(&place), *b"a", "{length} bytes");
     }
+    // A disk may have the length of a block before its bytes.
+    let mut hollow = whole.clone();
+    hollow[before.len()..].fill(0);
+    fs::write(&path, &hollow).unwrap();
+    assert_eq!(keys(&place), *b"a");
     // A store that had the torn change is ahead of the log: nothing that was acknowledged is like that.
     let refused = log_error(place.open("store"));
     assert!(
@@ -340,6 +382,8 @@ fn a_torn_end_is_left_out_and_damage_before_it_is_refused() {
 fn a_log_gets_a_new_base_when_it_has_grown_and_old_files_go() {
     const VALUE_BYTES: usize = 1 << 20;
     let place = Place::new();
+    put(&place.open("store").unwrap(), b"first", b"1");
+    fs::copy(place.path("store"), place.path("old")).unwrap();
     let store = place.open("store").unwrap();
     assert!(!store.renew_log().unwrap());
     for round in 0..70_u8 {
@@ -358,6 +402,12 @@ fn a_log_gets_a_new_base_when_it_has_grown_and_old_files_go() {
     drop(store);
     assert_eq!(place.restored(&place.log()).unwrap(), newest);
     assert_eq!(rows(&place.open("store").unwrap()), newest);
+    // The changes behind this copy are in the base alone.
+    let refused = log_error(place.open("old"));
+    assert!(
+        matches!(refused, LogError::Older { store: 1, .. }),
+        "{refused}"
+    );
     // Without one of its files it is not whole.
     let store = place.open("store").unwrap();
     for round in 0..40_u8 {
