@@ -1,7 +1,7 @@
 //! Files through the kernel: a cluster of real processes, mounted once or twice.
 
 use crate::support::mount::{Mounted, can_mount};
-use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
+use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, text, wait_for};
 use gabion_client::NewFile;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags, fallocate, getxattr, listxattr, seek};
 use rustix::fs::{removexattr, setxattr};
@@ -157,7 +157,6 @@ fn modes_owners_times_and_attributes_are_kept() {
     };
     assert_eq!(value("user.colour").as_deref(), Ok(&b"red"[..]));
     assert_eq!(value("user.gabion.pool").as_deref(), Ok(&b"p"[..]));
-    assert_eq!(value("user.gabion.failures_left").as_deref(), Ok(&b"2"[..]));
     assert_eq!(value("user.gabion.other"), Err(Errno::NODATA));
     let mut list = vec![0; 256];
     let length = listxattr(&file, &mut list).expect("a list");
@@ -169,9 +168,30 @@ fn modes_owners_times_and_attributes_are_kept() {
     assert_eq!(own, Err(Errno::PERM));
     let foreign = setxattr(&file, "trusted.x", b"q", XattrFlags::empty());
     assert_eq!(foreign, Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn an_attribute_shows_the_failures_that_a_file_survives_now() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let left = |name: &str| {
+        let mut value = vec![0; 16];
+        let name = mounted.path(name);
+        let length = getxattr(&name, "user.gabion.failures_left", &mut value)?;
+        value.truncate(length);
+        Ok::<_, Errno>(text(&value))
+    };
+    fs::write(mounted.path("f"), b"bytes").expect("a new file");
+    fs::write(mounted.path("empty"), b"").expect("a new file");
+    assert_eq!(left("f").as_deref(), Ok("2"));
+    assert_eq!(left("empty"), Err(Errno::NODATA));
+    assert_eq!(left(""), Err(Errno::NODATA), "a directory");
     cluster.run(&["chaos", "kill-node", "3"]);
     cluster.wait_until_failed(&[3]);
-    assert_eq!(value("user.gabion.failures_left").as_deref(), Ok(&b"1"[..]));
+    assert_eq!(left("f").as_deref(), Ok("1"));
 }
 
 #[test]

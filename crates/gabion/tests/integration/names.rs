@@ -229,7 +229,7 @@ fn copies_are_whole_and_have_the_holes_of_their_originals() {
         (&["cp", "d/f", "e"], 1, "'e' is a directory"),
         (
             &["cp", "--replace", "d/f", "d/f"],
-            1,
+            2,
             "is the source itself",
         ),
         (&["cp", "--replace", "d/f", "e"], 1, "'e' is a directory"),
