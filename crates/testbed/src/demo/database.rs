@@ -44,7 +44,14 @@ impl Demo<'_> {
             lifecycle: None,
         });
         pool.await?;
-        let mount = self.cluster.mount(POOL).await?;
+        let mount = match self.cluster.mount(POOL).await {
+            // A container may forbid mounts in other ways.
+            Err(TestbedError::Gone { why, .. }) => {
+                self.report.database = DatabaseStep::NotRun(why);
+                return Ok(());
+            }
+            mount => mount?,
+        };
         let (commits, committed) = mpsc::unbounded_channel();
         let path = mount.directory().join(FILE);
         let written = tokio::task::spawn_blocking(move || write_rows(&path, &commits));
