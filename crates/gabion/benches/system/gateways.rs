@@ -295,7 +295,10 @@ fn fio(
         "fio: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let report: Value = serde_json::from_slice(&output.stdout).context("understand fio")?;
+    // Engines print lines of their own before the report.
+    let start = output.stdout.iter().position(|byte| *byte == b'{');
+    let report = &output.stdout[start.context("fio has no report")?..];
+    let report: Value = serde_json::from_slice(report).context("understand fio")?;
     let side = if kind.ends_with("write") {
         "write"
     } else {
