@@ -250,14 +250,17 @@ impl RedbStore {
 
     /// Gives a transaction with these changes its place in the store's history, and adds it to the log.
     fn place(&self, txn: &WriteTransaction, changes: &[u8]) -> Result<(), MetaError> {
-        let before = stored_in(txn.open_table(POSITION))?;
+        let mut table = txn
+            .open_table(POSITION)
+            .map_err(storage("open its table"))?;
+        let before = stored_of(&table)?;
         let at = before.at.after(changes);
         let logged = if self.log.is_some() {
             at
         } else {
             before.logged
         };
-        put_stored(txn, Stored { at, logged })?;
+        put_stored(&mut table, Stored { at, logged })?;
         if let Some(log) = &self.log {
             lock(log).append(at, changes)?;
         }
@@ -274,10 +277,13 @@ fn lock(log: &Mutex<MetadataLog>) -> MutexGuard<'_, MetadataLog> {
 fn stored_in(
     table: Result<impl ReadableTable<(), (u64, u64, u64, u64)>, TableError>,
 ) -> Result<Stored, MetaError> {
-    let table = match table {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Stored::default()),
-        table => table.map_err(storage("open its table"))?,
-    };
+    match table {
+        Err(TableError::TableDoesNotExist(_)) => Ok(Stored::default()),
+        table => stored_of(&table.map_err(storage("open its table"))?),
+    }
+}
+
+fn stored_of(table: &impl ReadableTable<(), (u64, u64, u64, u64)>) -> Result<Stored, MetaError> {
     let row = table.get(()).map_err(storage("read a row"))?;
     let (number, digest, logged_number, logged_digest) =
         row.map(|row| row.value()).unwrap_or_default();
@@ -290,10 +296,10 @@ fn stored_in(
     })
 }
 
-fn put_stored(txn: &WriteTransaction, Stored { at, logged }: Stored) -> Result<(), MetaError> {
-    let mut table = txn
-        .open_table(POSITION)
-        .map_err(storage("open its table"))?;
+fn put_stored(
+    table: &mut redb::Table<'_, (), (u64, u64, u64, u64)>,
+    Stored { at, logged }: Stored,
+) -> Result<(), MetaError> {
     let row = (at.number, at.digest, logged.number, logged.digest);
     table.insert((), row).map_err(storage("write a row"))?;
     Ok(())
@@ -324,7 +330,10 @@ fn change_rows<'a>(
     }
     drop(table);
     if let Some(stored) = stored {
-        put_stored(&txn, stored)?;
+        let mut table = txn
+            .open_table(POSITION)
+            .map_err(storage("open its table"))?;
+        put_stored(&mut table, stored)?;
     }
     txn.commit().map_err(storage("commit"))
 }
