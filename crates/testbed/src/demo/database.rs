@@ -1,11 +1,9 @@
 //! The demo's step with a database on a mount: its commits go on while a node is killed, and a new mount has every row.
 
 use super::report::{Database, DatabaseStep};
-use super::steps::Demo;
+use super::steps::{Demo, pool};
 use crate::error::{Context, TestbedError};
 use crate::progress::Unit;
-use gabion_layout::{Survive, UpdateScheme};
-use gabion_protocol::message::PoolRequest;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
@@ -33,17 +31,8 @@ impl Demo<'_> {
             self.report.database = DatabaseStep::NotRun(lack);
             return Ok(());
         }
-        let pool = self.client.create_pool(PoolRequest {
-            name: POOL.to_owned(),
-            survive: Survive::Racks(1),
-            code: Some(self.report.code.clone()),
-            chunk_bytes: CHUNK_BYTES,
-            update: UpdateScheme::default(),
-            reserve: None,
-            append: None,
-            lifecycle: None,
-        });
-        pool.await?;
+        let request = pool(POOL, Some(self.report.code.clone()), CHUNK_BYTES);
+        self.client.create_pool(request).await?;
         let mount = match self.cluster.mount(POOL).await {
             // A container may forbid mounts in other ways.
             Err(TestbedError::Gone { why, .. }) => {

@@ -1,10 +1,10 @@
 //! The demo's step in which replicated blocks become a stripe and blocks again, during writes.
 
 use super::report::Form;
-use super::steps::{CHUNK_BYTES, Demo};
+use super::steps::{CHUNK_BYTES, Demo, pool};
 use crate::error::TestbedError;
 use crate::progress::Unit;
-use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement, Survive, UpdateScheme};
+use gabion_layout::{ByteRange, EncodeAfter, ReplicaPlacement};
 use gabion_protocol::message::{FormOrder, LifecycleRequest, PoolRequest, Purpose};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -25,18 +25,12 @@ impl Demo<'_> {
     /// compares every byte after each change.
     pub(super) async fn change_forms(&mut self) -> Result<(), TestbedError> {
         let request = PoolRequest {
-            name: POOL.to_owned(),
-            survive: Survive::Racks(1),
-            code: Some(self.report.code.clone()),
-            chunk_bytes: CHUNK_BYTES,
-            update: UpdateScheme::default(),
-            reserve: None,
-            append: None,
             lifecycle: Some(LifecycleRequest {
                 replica_count: REPLICA_COUNT,
                 after: EncodeAfter::Asked,
                 placement: ReplicaPlacement::Ear,
             }),
+            ..pool(POOL, Some(self.report.code.clone()), CHUNK_BYTES)
         };
         self.client.create_pool(request).await?;
         let size = SEGMENT_COUNT * self.stripe_bytes;

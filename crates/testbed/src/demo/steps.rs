@@ -22,6 +22,20 @@ const DEGRADED_WRITE_BYTES: u64 = 4096;
 /// Interval of polling the coordinator's view.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// A pool that survives any one rack; without a code the coordinator chooses one.
+pub(super) fn pool(name: &str, code: Option<String>, chunk_bytes: u64) -> PoolRequest {
+    PoolRequest {
+        name: name.to_owned(),
+        survive: Survive::Racks(1),
+        code,
+        chunk_bytes,
+        update: UpdateScheme::default(),
+        reserve: None,
+        append: None,
+        lifecycle: None,
+    }
+}
+
 /// A running demo.
 pub(super) struct Demo<'a> {
     pub(super) cluster: &'a LocalCluster,
@@ -59,17 +73,7 @@ impl<'a> Demo<'a> {
             ClientOptions::default(),
         )
         .await?;
-        let request = PoolRequest {
-            name: POOL.to_owned(),
-            survive: Survive::Racks(1),
-            code: None,
-            chunk_bytes: CHUNK_BYTES,
-            update: UpdateScheme::default(),
-            reserve: None,
-            append: None,
-            lifecycle: None,
-        };
-        let pool = client.create_pool(request).await?;
+        let pool = client.create_pool(pool(POOL, None, CHUNK_BYTES)).await?;
         let geometry = pool.spec.geometry();
         let geometry = geometry.map_err(|error| TestbedError::Wrong(error.to_string()))?;
         let report = Report {
