@@ -126,9 +126,14 @@ impl File {
         range: ByteRange,
         attempts: &Attempts,
     ) -> Result<Option<Room>, AttemptError> {
-        if self.changes_form() {
-            // The coordinator refuses to let it grow.
+        if self.changes_form() || self.takes_inline(range) {
+            // The coordinator refuses to let the former grow, and the latter needs no room.
             return Ok(None);
+        }
+        let inline = self.record().inline;
+        if inline.is_some_and(|inline| inline.length_bytes > 0) {
+            // The growth makes another version of the bytes, so they cannot be moved by the same change.
+            self.move_to_stripe().await?;
         }
         let layout = self.layout_to_grow(range).await?;
         let (_, anew) = split_stored(&layout, range);

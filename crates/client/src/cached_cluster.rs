@@ -38,6 +38,7 @@ impl Backing for Client {
         match attempted {
             Attempted::Update(run) => Ok(file.decide(run).await?.is_some()),
             Attempted::Replacement(open) => file.decide_replacement(open).await,
+            Attempted::Inline(open) => file.decide_inline(open).await,
         }
     }
 

@@ -124,16 +124,20 @@ impl CachedFile {
         let earlier = cache.changes(&self.handle, range);
         let mut bytes = Vec::with_capacity(range.length as usize);
         for piece in self.file.present_pieces(range).await? {
+            let place = ByteRange::new(range.offset + bytes.len() as u64, piece.length());
             let piece = match piece {
-                Piece::Hole(hole) => {
-                    let mut bytes = vec![0; hole.length as usize];
-                    let present = cache.changes(&self.handle, hole);
+                Piece::Stored(extent) => self.read_extent(extent, size_bytes).await?,
+                outside => {
+                    let mut bytes = match outside {
+                        Piece::Inline(bytes) => bytes.into(),
+                        _ => vec![0; place.length as usize],
+                    };
+                    let present = cache.changes(&self.handle, place);
                     for (offset, change) in earlier.iter().chain(&present) {
-                        lay_over(hole, &mut bytes, *offset, change);
+                        lay_over(place, &mut bytes, *offset, change);
                     }
                     bytes
                 }
-                Piece::Stored(extent) => self.read_extent(extent, size_bytes).await?,
             };
             if bytes.is_empty() {
                 bytes = piece;
@@ -182,17 +186,17 @@ impl CachedFile {
                 .write(self.client(), &self.handle, &extents, &bytes)
                 .await;
         }
-        let mut rest = bytes;
+        let (mut rest, mut at) = (bytes, offset);
         for piece in pieces {
+            let (bytes, start) = (rest.split_to(piece.length() as usize), at);
+            at += piece.length();
             match piece {
-                Piece::Hole(hole) => {
-                    let bytes = rest.split_to(hole.length as usize);
+                Piece::Hole(_) | Piece::Inline(_) => {
                     cache
-                        .fill_hole(self.client(), &self.handle, hole.offset, &bytes)
+                        .fill_hole(self.client(), &self.handle, start, &bytes)
                         .await?;
                 }
                 Piece::Stored(extent) => {
-                    let bytes = rest.split_to(extent.range.length as usize);
                     cache
                         .write(self.client(), &self.handle, &[extent], &bytes)
                         .await?;

@@ -3,9 +3,10 @@
 //! A file is divided into segments as long as a full stripe of its pool. A segment is a hole, whose bytes are
 //! zero, or has one extent from its beginning on, whose stripe may be smaller; the rest of the segment is a hole
 //! then. Bytes of a stripe behind the end of the file are zero. A segment with replicated blocks has a stripe for
-//! each of them, in order; such files have no holes.
+//! each of them, in order; such files have no holes. A file without extents may have inline bytes at its beginning.
 
 use crate::error::ClientError;
+use bytes::Bytes;
 use gabion_layout::{ByteRange, Geometry, StripeRecord};
 use gabion_meta::PoolSpec;
 use gabion_plan::Keepings;
@@ -31,20 +32,31 @@ impl Extent {
 }
 
 /// A piece of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
     /// Within one stripe.
     Stored(Extent),
+    /// The inline bytes.
+    Inline(Bytes),
     /// Within no stripe: these bytes of the file are zero.
     Hole(ByteRange),
 }
 
 impl Piece {
-    /// The extent, unless this is a hole.
+    /// Its bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Stored(extent) => extent.range.length,
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Hole(range) => range.length,
+        }
+    }
+
+    /// The extent, if this is stored in a stripe.
     pub(crate) const fn extent(&self) -> Option<Extent> {
         match self {
             Self::Stored(extent) => Some(*extent),
-            Self::Hole(_) => None,
+            Self::Inline(_) | Self::Hole(_) => None,
         }
     }
 }
@@ -193,6 +205,7 @@ mod tests {
                         prop_assert_eq!(extent.start + extent.range.offset, extent.file_offset);
                         ByteRange::new(extent.file_offset, extent.range.length)
                     }
+                    Piece::Inline(_) => panic!("there are no inline bytes"),
                 };
                 prop_assert!(!range.is_empty());
                 prop_assert_eq!(range.offset, at);

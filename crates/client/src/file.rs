@@ -13,7 +13,8 @@ use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
 use gabion_layout::{ByteRange, ChunkIndex, Geometry, StripeId, StripeRecord};
 use gabion_meta::{
-    Exclusive, Existing, FILE_BYTES_MAX, FileRecord, MetaError, PoolRecord, PutId, Symlink,
+    Exclusive, Existing, FILE_BYTES_MAX, FileRecord, InodeStatus, MetaError, PoolRecord, PutId,
+    Symlink,
 };
 use gabion_planner::Stripe;
 use gabion_protocol::message::{FileLayout, ask};
@@ -95,6 +96,38 @@ impl Client {
 }
 
 impl File {
+    /// The open file that was just made without bytes, inline.
+    pub(crate) fn new_inline(
+        client: &Client,
+        file: FileRecord,
+        pool: PoolRecord,
+    ) -> Result<Self, ClientError> {
+        let name = file.name.clone();
+        let window = ByteRange::new(0, pool.spec.segment_bytes());
+        let layout = FileLayout {
+            file,
+            pool,
+            encoded: None,
+            window,
+            before: None,
+            behind: None,
+            stripes: Vec::new(),
+            offsets: Vec::new(),
+            appending: Vec::new(),
+            shared: Vec::new(),
+            inline: None,
+            tickets: Vec::new(),
+            nodes: Vec::new(),
+            exclusive: Exclusive::default(),
+        };
+        Self::with_layout(client, &name, layout, None)
+    }
+
+    /// The file as it was last looked up.
+    pub fn known_status(&self) -> InodeStatus {
+        InodeStatus::of_file(&self.record())
+    }
+
     /// The open file with this layout.
     pub(crate) fn with_layout(
         client: &Client,
@@ -270,6 +303,11 @@ impl File {
     /// The clients that may write it, as of the last look-up.
     pub(crate) fn exclusive(&self) -> Exclusive {
         lock(&self.opened.windows).exclusive
+    }
+
+    /// Notes facts about the file.
+    pub(crate) fn note_record(&self, file: &FileRecord) {
+        lock(&self.opened.windows).note_record(file);
     }
 
     /// Notes a size of the file, and the number of truncations before it had that size.

@@ -3,9 +3,10 @@
 use crate::client::{Client, topology};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, geometry, pieces, spans};
+use bytes::Bytes;
 use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord, Topology};
 use gabion_meta::{FileRecord, PoolSpec, PutId};
-use gabion_protocol::message::{FileLayout, NodeStatus, Ticket};
+use gabion_protocol::message::{FileLayout, InlineBytes, NodeStatus, Ticket};
 
 /// A layout and values derived from it. It describes its window of the file, and nothing outside of it.
 #[derive(Debug)]
@@ -77,7 +78,37 @@ impl Layout {
 
     /// The pieces of a range within the window.
     pub(crate) fn pieces(&self, range: ByteRange) -> Vec<Piece> {
-        pieces(&self.spans, range)
+        let mut all = Vec::new();
+        for piece in pieces(&self.spans, range) {
+            match piece {
+                Piece::Hole(hole) => all.extend(self.inline_pieces(hole)),
+                other => all.push(other),
+            }
+        }
+        all
+    }
+
+    /// The pieces of a range without a stripe: the inline bytes in it, and the hole behind them.
+    fn inline_pieces(&self, range: ByteRange) -> impl Iterator<Item = Piece> {
+        let bytes = self.inline_bytes();
+        let part = ByteRange::new(0, bytes.len() as u64).intersect(range);
+        let start = part.map_or(range.offset, ByteRange::end);
+        let hole = ByteRange::new(start, range.end() - start);
+        let inline = part.map(|part| bytes.slice(part.offset as usize..part.end() as usize));
+        let hole = (!hole.is_empty()).then_some(Piece::Hole(hole));
+        inline.map(Piece::Inline).into_iter().chain(hole)
+    }
+
+    /// All inline bytes of the file, if some of them are in the window.
+    pub(crate) fn inline_bytes(&self) -> Bytes {
+        let inline = self.file.inline.as_ref();
+        inline.map_or_else(Bytes::new, |inline| inline.bytes.clone())
+    }
+
+    /// Whether the file has inline bytes of which none are in the window.
+    pub(crate) fn lacks_inline_bytes(&self) -> bool {
+        let present = self.file.file.inline;
+        self.file.inline.is_none() && present.is_some_and(|inline| inline.length_bytes > 0)
     }
 
     /// Whether the range is within the file and has no hole.
@@ -157,10 +188,17 @@ impl Client {
     }
 }
 
-/// A value that grows with each change of a file's size, and with each rename of the file itself: of two records, the
+/// A value that grows with each change of a file's size or inline bytes, and with each rename of the file itself: of two records, the
 /// one with the lower value is from before the other.
-pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64) {
-    (file.truncation_count, file.size_bytes, file.generation)
+pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64, u64) {
+    // A file that is inline no more is never inline again.
+    let version = file.inline.map_or(u64::MAX, |inline| inline.version);
+    (
+        file.truncation_count,
+        file.size_bytes,
+        file.generation,
+        version,
+    )
 }
 
 /// One layout of two windows, of which the second is behind the first one and between which no stripe begins. Its parts
@@ -182,9 +220,16 @@ pub(crate) fn joined(mut first: FileLayout, second: FileLayout) -> FileLayout {
         offsets: first.offsets,
         appending: first.appending,
         shared: first.shared,
+        inline: newer(first.inline, second.inline),
         tickets: first.tickets,
         ..second
     }
+}
+
+/// The newer of the inline bytes that two look-ups have returned.
+fn newer(first: Option<InlineBytes>, second: Option<InlineBytes>) -> Option<InlineBytes> {
+    let found = [first, second].into_iter().flatten();
+    found.max_by_key(|inline| inline.version)
 }
 
 /// A layout for tests.
@@ -210,6 +255,7 @@ pub(crate) mod sample {
             update: UpdateScheme::default(),
             reserve: None,
             append: None,
+            inline_bytes: 0,
         };
         let (id, lifecycle) = (PoolId(0), None);
         FileLayout {
@@ -229,6 +275,7 @@ pub(crate) mod sample {
                 shared_stripe_count: 0,
                 shared_below: StripeId(0),
                 is_read_only: false,
+                inline: None,
                 attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
             },
             pool: PoolRecord {
@@ -244,6 +291,7 @@ pub(crate) mod sample {
             offsets: Vec::new(),
             appending: Vec::new(),
             shared: Vec::new(),
+            inline: None,
             tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive: Exclusive::default(),

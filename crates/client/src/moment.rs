@@ -12,11 +12,11 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The bytes of a hole.
-    pub(crate) fn of_hole(length: u64) -> Self {
+    /// Bytes of no stripe.
+    pub(crate) fn of_none(bytes: Vec<u8>) -> Self {
         let Version { stripe, sequence } = Version::NONE;
         Self {
-            bytes: vec![0; length as usize],
+            bytes,
             stripe,
             sequence,
         }

@@ -129,8 +129,11 @@ impl Client {
     /// # Errors
     /// Those of [`Client::put`]; [`ClientError::FileGone`] when another client removes it at once.
     pub async fn create(&self, new: NewFile<'_>) -> Result<File, ClientError> {
-        let put = self.put_over(new, futures::io::empty(), 0, &()).await?.put;
-        self.open_inode(put).await
+        let made = self.put_over(new, futures::io::empty(), 0, &()).await?;
+        match made.record {
+            Some(record) => File::new_inline(self, *record, made.pool),
+            None => self.open_inode(made.put).await,
+        }
     }
 
     /// Gives a file one more name.

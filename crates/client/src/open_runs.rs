@@ -1,7 +1,7 @@
-//! Runs of updates, and replacements of stripes, with an outcome that a client does not know yet, and their owners.
+//! Runs of updates, replacements of stripes and writes of inline bytes, with an outcome that a client does not know yet, and their owners.
 
 use gabion_layout::{ByteRange, NodeId, StripeId};
-use gabion_protocol::message::{OpenPut, RunFate, RunQuestion};
+use gabion_protocol::message::{OpenPut, RunFate, RunQuestion, ask};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -33,6 +33,14 @@ pub(crate) struct OpenReplacement {
     pub(crate) is_committed: OnceLock<bool>,
 }
 
+/// A write of inline bytes that was requested.
+#[derive(Debug)]
+pub(crate) struct OpenInlineWrite {
+    pub(crate) request: ask::WriteInline,
+    /// Whether it was made, once known.
+    pub(crate) is_made: OnceLock<bool>,
+}
+
 /// An attempt to write that may take effect although its write has failed, or has no caller any more.
 #[derive(Clone, Debug)]
 pub(crate) enum Attempted {
@@ -40,6 +48,8 @@ pub(crate) enum Attempted {
     Update(Arc<OpenRun>),
     /// By a replacement.
     Replacement(Arc<OpenReplacement>),
+    /// By a write of inline bytes.
+    Inline(Arc<OpenInlineWrite>),
 }
 
 impl Attempted {
@@ -48,6 +58,7 @@ impl Attempted {
         match self {
             Self::Update(run) => run.fate.get() == Some(&RunFate::Never),
             Self::Replacement(open) => open.is_committed.get() == Some(&false),
+            Self::Inline(open) => open.is_made.get() == Some(&false),
         }
     }
 }
@@ -60,6 +71,14 @@ impl LastAttempt {
     /// Notes that an attempt is about to be requested.
     pub(crate) fn set(&self, attempted: Attempted) {
         *self.lock() = Some(attempted);
+    }
+
+    /// The attempt, if it is a write of inline bytes.
+    pub(crate) fn inline(&self) -> Option<Arc<OpenInlineWrite>> {
+        match &*self.lock() {
+            Some(Attempted::Inline(open)) => Some(Arc::clone(open)),
+            _ => None,
+        }
     }
 
     /// Takes the attempt, unless it is known not to have taken effect.

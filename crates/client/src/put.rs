@@ -7,16 +7,18 @@ use crate::elsewhere::{AvoidedNodes, Storing};
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::geometry;
+use crate::keeper::Keeper;
 use crate::progress::Progress;
 use crate::task::Task;
 use bytes::{Bytes, BytesMut};
-use futures::FutureExt;
 use futures::io::{AsyncRead, AsyncReadExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
-use gabion_meta::{DirectoryId, Existing, NewAttributes, PoolRecord, PutId, RelativePath};
-use gabion_protocol::client_ports::ClientPorts;
-use gabion_protocol::message::{Cause, OpenPut, PutPlaces, Ticket, ask};
+use gabion_meta::{
+    DirectoryId, Existing, FileRecord, INLINE_BYTES_MAX, NewAttributes, PoolRecord, PutId,
+    RelativePath,
+};
+use gabion_protocol::message::{BegunPut, Cause, OpenPut, PutPlaces, Ticket, WholeFile, ask};
 use gabion_protocol::ports::Ask as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,13 +71,74 @@ pub struct PutSummary {
     pub size_bytes: u64,
     /// Number of its stripes.
     pub stripe_count: u64,
-    /// Stored bytes of all chunks, with parity and padding.
+    /// Stored bytes of all chunks, with parity and padding, or the inline bytes.
     pub stored_bytes: u64,
     /// Chunks that are not stored, since their nodes have failed and the others are too few. Each
     /// stripe survives the loss of one more; repairs make them.
     pub left_out_count: u64,
     /// The pool.
     pub pool: PoolRecord,
+    /// The file, if it is inline.
+    pub record: Option<Box<FileRecord>>,
+}
+
+impl PutSummary {
+    /// That of an inline file.
+    fn inline(
+        (put, record): (PutId, Option<Box<FileRecord>>),
+        size_bytes: u64,
+        pool: PoolRecord,
+    ) -> Self {
+        Self {
+            record,
+            put,
+            size_bytes,
+            stripe_count: 0,
+            stored_bytes: size_bytes,
+            left_out_count: 0,
+            pool,
+        }
+    }
+}
+
+/// The beginning of a source.
+struct Head {
+    bytes: Bytes,
+    /// Whether the source has no more.
+    is_whole: bool,
+}
+
+/// Reads the source as far as it may be a file that is stored inline: all of it if it is small, and nothing if it is known
+/// to be large.
+///
+/// # Errors
+/// [`ClientError::SourceTooShort`]; [`ClientError::Io`].
+async fn read_head(
+    source: &mut (impl AsyncRead + Unpin),
+    size_bytes: Option<u64>,
+) -> Result<Head, ClientError> {
+    if size_bytes.is_some_and(|size_bytes| size_bytes > INLINE_BYTES_MAX) {
+        return Ok(Head {
+            bytes: Bytes::new(),
+            is_whole: false,
+        });
+    }
+    let limit_bytes = size_bytes.unwrap_or(INLINE_BYTES_MAX + 1);
+    let mut bytes = BytesMut::zeroed(limit_bytes as usize);
+    let found_bytes = fill(source, &mut bytes).await? as u64;
+    match size_bytes {
+        Some(size_bytes) if found_bytes < size_bytes => Err(ClientError::SourceTooShort {
+            found_bytes,
+            size_bytes,
+        }),
+        _ => {
+            bytes.truncate(found_bytes as usize);
+            Ok(Head {
+                bytes: bytes.freeze(),
+                is_whole: size_bytes.is_some() || found_bytes < limit_bytes,
+            })
+        }
+    }
 }
 
 /// A put with stripes reserved by the coordinator.
@@ -150,18 +213,30 @@ impl Client {
     async fn put_all(
         &self,
         new: NewFile<'_>,
-        (source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
+        (mut source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
+        let head = read_head(&mut source, size_bytes).await?;
+        let size_bytes = size_bytes.or_else(|| head.is_whole.then_some(head.bytes.len() as u64));
         let mut reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
-        let mut begun = match self.begin_put(new, reserved_bytes).await {
+        let whole = head.is_whole.then(|| head.bytes.clone());
+        let begun = match self.begin_put(new, reserved_bytes, whole).await {
             // The quota may have room for what the source has.
             Err(error) if error.cause() == Cause::Quota && size_bytes.is_none() => {
                 reserved_bytes = 0;
-                self.begin_put(new, reserved_bytes).await?
+                self.begin_put(new, reserved_bytes, None).await?
             }
             begun => begun?,
         };
+        let mut begun = match begun {
+            BegunPut::Places(places) => self.begun(*places)?,
+            BegunPut::Stored { put, file, pool } => {
+                let size_bytes = head.bytes.len() as u64;
+                progress.advanced(size_bytes, size_bytes);
+                return Ok(PutSummary::inline((put, file), size_bytes, *pool));
+            }
+        };
+        let source = head.bytes.as_ref().chain(source);
         let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
         let stored = match size_bytes {
             Some(size_bytes) => store_all(&begun, source, size_bytes, progress).await,
@@ -190,24 +265,36 @@ impl Client {
             stored_bytes: stored_bytes.sum(),
             left_out_count: stripes.iter().map(|s| s.stale.len() as u64).sum(),
             pool: begun.pool,
+            record: None,
         })
     }
 
-    async fn begin_put(&self, new: NewFile<'_>, size_bytes: u64) -> Result<Begun, ClientError> {
+    async fn begin_put(
+        &self,
+        new: NewFile<'_>,
+        size_bytes: u64,
+        whole: Option<Bytes>,
+    ) -> Result<BegunPut, ClientError> {
+        let number = self.ports().random();
         let request = ask::BeginPut {
             at: RelativePath::new(new.directory, new.name),
             existing: new.existing,
             pool: new.pool.map(str::to_owned),
             size_bytes,
             attributes: new.attributes,
+            whole: whole.map(|bytes| WholeFile { bytes, number }),
         };
+        self.ask(request).await
+    }
+
+    fn begun(&self, places: PutPlaces) -> Result<Begun, ClientError> {
         let PutPlaces {
             put,
             pool,
             stripes,
             tickets,
             nodes,
-        } = self.ask(request).await?;
+        } = places;
         self.ports().learn_nodes(&nodes);
         let encoder = Encoder {
             client: self.clone(),
@@ -471,9 +558,18 @@ async fn read_segment(
     data_bytes: u64,
 ) -> Result<(Bytes, u64), ClientError> {
     let mut segment = BytesMut::zeroed(shape.stripe_bytes() as usize);
+    let filled = fill(source, &mut segment[..data_bytes as usize]).await?;
+    Ok((segment.freeze(), filled as u64))
+}
+
+/// Reads the source until the buffer is full or the source ends. Returns the number of bytes.
+async fn fill(
+    source: &mut (impl AsyncRead + Unpin),
+    buffer: &mut [u8],
+) -> Result<usize, ClientError> {
     let mut filled = 0;
-    while filled < data_bytes as usize {
-        let read = source.read(&mut segment[filled..data_bytes as usize]).await;
+    while filled < buffer.len() {
+        let read = source.read(&mut buffer[filled..]).await;
         let read = read.map_err(|source| ClientError::Io {
             operation: "read the bytes to store",
             source,
@@ -483,60 +579,5 @@ async fn read_segment(
         }
         filled += read;
     }
-    Ok((segment.freeze(), filled as u64))
-}
-
-/// Keeps a put alive, and aborts it unless it is released.
-pub(crate) struct Keeper {
-    ports: Arc<dyn ClientPorts>,
-    put: OpenPut,
-    /// Ends with the keeper.
-    _touching: Task<()>,
-    is_owed: bool,
-}
-
-impl Keeper {
-    /// Sends a sign of life of the put at this interval.
-    pub(crate) fn new(ports: Arc<dyn ClientPorts>, put: OpenPut, touch_every_ms: u64) -> Self {
-        let touching = Arc::clone(&ports);
-        let touching = Task::spawn(&*ports, async move {
-            loop {
-                touching.sleep_ms(touch_every_ms).await;
-                // A lost one is replaced by the next; if the put is gone, its commit reports that.
-                let touch = ask::TouchPut(put);
-                let _ = touching
-                    .ask_coordinator(touch, COORDINATOR_DEADLINE_MS)
-                    .await;
-            }
-        });
-        Self {
-            ports,
-            put,
-            _touching: touching,
-            is_owed: true,
-        }
-    }
-
-    /// Releases a committed put.
-    pub(crate) fn release(&mut self) {
-        self.is_owed = false;
-    }
-
-    /// Aborts the put, and waits briefly until the coordinator knows.
-    pub(crate) async fn abort(&mut self) {
-        self.is_owed = false;
-        let abort = ask::AbortPut(self.put);
-        // If the coordinator does not receive this, it aborts the put at its timeout.
-        let _ = self.ports.ask_coordinator(abort, 1_000).await;
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        if self.is_owed {
-            let abort = ask::AbortPut(self.put);
-            let told = self.ports.ask_coordinator(abort, COORDINATOR_DEADLINE_MS);
-            self.ports.spawn(told.map(|_| ()).boxed());
-        }
-    }
+    Ok(filled)
 }

@@ -40,7 +40,7 @@ const HOLE_BYTES: u64 = 1 << 20;
 /// A part of a range that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadPart {
-    /// Bytes of a stripe.
+    /// Bytes of a stripe, or inline ones.
     Bytes(Vec<u8>),
     /// The length of a hole in bytes; they are all zero.
     Hole(u64),
@@ -173,6 +173,7 @@ impl File {
         let mut parts = Vec::new();
         for piece in self.present_pieces(range).await? {
             parts.push(match piece {
+                Piece::Inline(bytes) => ReadPart::Bytes(bytes.into()),
                 Piece::Hole(range) => ReadPart::Hole(range.length),
                 Piece::Stored(extent) => ReadPart::Bytes(self.read_extent(extent).await?.bytes),
             });
@@ -182,6 +183,7 @@ impl File {
 
     async fn read_piece(&self, piece: Piece) -> Result<Vec<u8>, ClientError> {
         match piece {
+            Piece::Inline(bytes) => Ok(bytes.into()),
             Piece::Hole(range) => Ok(vec![0; range.length as usize]),
             Piece::Stored(extent) => Ok(self.read_extent(extent).await?.bytes),
         }
@@ -206,7 +208,8 @@ impl File {
         for piece in layout.pieces(range) {
             let read = match piece {
                 Piece::Stored(extent) => Box::pin(self.read_extent(extent)).await?,
-                Piece::Hole(range) => Moment::of_hole(range.length),
+                Piece::Inline(bytes) => Moment::of_none(bytes.into()),
+                Piece::Hole(range) => Moment::of_none(vec![0; range.length as usize]),
             };
             match &mut whole {
                 None => whole = Some(read),
@@ -433,7 +436,7 @@ impl File {
 /// Splits a hole, so that its zeros take little memory.
 fn short_pieces(piece: Piece) -> impl Iterator<Item = Piece> {
     let (stored, hole) = match piece {
-        Piece::Stored(_) => (Some(piece), ByteRange::new(0, 0)),
+        Piece::Stored(_) | Piece::Inline(_) => (Some(piece), ByteRange::new(0, 0)),
         Piece::Hole(range) => (None, range),
     };
     let count = hole.length.div_ceil(HOLE_BYTES);

@@ -9,9 +9,9 @@ use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::{Extent, geometry};
 use crate::file::File;
+use crate::keeper::Keeper;
 use crate::layout::{Fleet, Layout};
 use crate::open_runs::{Attempted, LastAttempt, OpenReplacement};
-use crate::put::Keeper;
 use crate::reading::{Reading, Trouble};
 use crate::retry::AttemptError;
 use crate::rewrite::{Rewrite, Slot, plan_write};
@@ -71,6 +71,9 @@ impl File {
         bytes: &Bytes,
         last_attempt: &LastAttempt,
     ) -> Result<(), ClientError> {
+        if self.write_inline(range, bytes, last_attempt).await? {
+            return Ok(());
+        }
         let what = format!("writing {} at byte {}", self.name(), range.offset);
         let plan = |layout: &Layout| Some(plan_write(layout, range));
         let new = (bytes, last_attempt);
@@ -139,6 +142,10 @@ impl File {
         new: (&Bytes, &LastAttempt),
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
+        if !rewrite.slots.is_empty() && layout.lacks_inline_bytes() {
+            Box::pin(self.move_to_stripe()).await?;
+            return Err(AttemptError::Retry("the file was inline".into()));
+        }
         let begun = self.begin_replace(layout, rewrite, attempts).await?;
         let planned = (rewrite, plan);
         self.finish_replace(begun, planned, new, attempts).await
@@ -196,6 +203,7 @@ impl File {
             displaced: rewrite.displaced.clone(),
             extents: rewrite.extents().collect(),
             size: rewrite.size,
+            inline: rewrite.inline,
             token: self.token().await?,
         };
         let ports = self.client.ports();
@@ -263,7 +271,8 @@ impl File {
             .await
     }
 
-    /// Writes one new stripe: the new bytes, around them those of the old one if there is one, and zeros.
+    /// Writes one new stripe: the new bytes, around them those of the old one or the inline ones if there are any, and
+    /// zeros.
     async fn write_stripe(
         &self,
         begun: &Begun,
@@ -295,6 +304,12 @@ impl File {
                     .await?;
                 segment[rest.offset as usize..rest.end() as usize].copy_from_slice(&kept);
             }
+        }
+        if rewrite.inline.is_some() {
+            let inline = begun.layout.inline_bytes();
+            let rest = inline.get(slot.start as usize..).unwrap_or_default();
+            let length = rest.len().min(segment.len());
+            segment[..length].copy_from_slice(&rest[..length]);
         }
         segment[slot.range.offset as usize..slot.range.end() as usize].copy_from_slice(&piece);
         let encoder = Encoder {

@@ -30,6 +30,12 @@ impl File {
     /// Those of [`File::write`].
     pub async fn write_pieces(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let mut range = self.range_to_write(offset, &bytes)?;
+        if self
+            .write_inline(range, &bytes, &LastAttempt::default())
+            .await?
+        {
+            return Ok(());
+        }
         let mut rest = bytes;
         if self.size_bytes() < range.end() && !range.is_empty() {
             let layout = self.layout_to_grow(range).await?;
@@ -51,7 +57,7 @@ impl File {
         let mut writes = Vec::new();
         for (_, _, part) in by_segment(&layout, range) {
             let bytes = rest.split_to(part.length as usize);
-            writes.push(self.write_segment(layout.pieces(part), bytes));
+            writes.push(self.write_segment(layout.pieces(part), part, bytes));
         }
         stream::iter(writes)
             .buffer_unordered(in_flight_count)
@@ -68,13 +74,25 @@ impl File {
         let last_attempt = LastAttempt::default();
         self.write_noted(offset, bytes, &last_attempt).await?;
         let last = last_attempt.take_doubt();
-        Ok(matches!(last, Some(Attempted::Replacement(_))))
+        Ok(matches!(
+            last,
+            Some(Attempted::Replacement(_) | Attempted::Inline(_))
+        ))
     }
 
-    /// Writes bytes within one segment.
-    async fn write_segment(&self, pieces: Vec<Piece>, mut bytes: Bytes) -> Result<(), ClientError> {
+    /// Writes bytes to a range within one segment, which has these pieces.
+    async fn write_segment(
+        &self,
+        pieces: Vec<Piece>,
+        range: ByteRange,
+        mut bytes: Bytes,
+    ) -> Result<(), ClientError> {
         for piece in pieces {
             match piece {
+                Piece::Inline(_) => {
+                    // The file gets a stripe for them and for all that is behind them.
+                    return self.replace(range, &bytes, &LastAttempt::default()).await;
+                }
                 Piece::Stored(extent) => {
                     let bytes = bytes.split_to(extent.range.length as usize);
                     let last_attempt = LastAttempt::default();
@@ -183,11 +201,22 @@ impl File {
         let end = range.offset.saturating_add(range.length);
         let end = end.min(self.size_bytes());
         let range = ByteRange::new(range.offset.min(end), end - range.offset.min(end));
+        self.zero_inline(range).await?;
         let mut at = range.offset;
         while at < range.end() {
             at = self.punch_window(range, at).await?;
         }
         self.await_withdrawal().await
+    }
+
+    /// Writes zeros over the inline bytes of a range.
+    async fn zero_inline(&self, range: ByteRange) -> Result<(), ClientError> {
+        let inline_bytes = self.record().inline.map_or(0, |inline| inline.length_bytes);
+        let Some(part) = ByteRange::new(0, inline_bytes).intersect(range) else {
+            return Ok(());
+        };
+        let zeros = Bytes::from(vec![0; part.length as usize]);
+        self.replace(part, &zeros, &LastAttempt::default()).await
     }
 
     /// Makes the bytes of a range zero as far as they are in the window with the byte at an offset. Returns the offset
@@ -280,9 +309,10 @@ impl File {
     pub async fn stored_window(&self, offset: u64) -> Result<StoredWindow, ClientError> {
         let layout = self.look_past(offset).await?;
         let in_file = ByteRange::new(0, layout.file.file.size_bytes);
-        let spans = layout.spans().iter();
+        let inline = ByteRange::new(0, layout.inline_bytes().len() as u64);
+        let stored = std::iter::once(&inline).chain(layout.spans());
         Ok(StoredWindow {
-            ranges: spans.filter_map(|span| span.intersect(in_file)).collect(),
+            ranges: stored.filter_map(|part| part.intersect(in_file)).collect(),
             end: layout.file.behind.unwrap_or(u64::MAX),
         })
     }
@@ -291,7 +321,7 @@ impl File {
 /// The stored parts of a layout window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredWindow {
-    /// The ranges of its stripes in the file, in order.
+    /// The ranges of its stripes in the file, in order, or that of the inline bytes.
     pub ranges: Vec<ByteRange>,
     /// The offset of the first stripe behind the window; without one, the largest number. Between the last range and
     /// this is a hole.

@@ -18,6 +18,8 @@ pub(crate) struct Rewrite {
     pub(crate) displaced: Vec<(u64, StripeId)>,
     /// The segments that get new stripes.
     pub(crate) slots: Vec<Slot>,
+    /// The version of the file's inline bytes, if it has some: the stripe of the first segment gets them.
+    pub(crate) inline: Option<u64>,
     /// The effect on the file's size.
     pub(crate) size: SizeChange,
     /// Whether the change would lose bytes that another client may write behind the known end of the file. Then the plan
@@ -74,10 +76,51 @@ impl Rewrite {
     }
 }
 
-/// The change that writes a range, which is not empty. The file grows if the range reaches past its end.
+/// The change that stores the inline bytes in stripes; none if there are none.
+pub(crate) fn plan_move(layout: &Layout) -> Option<Rewrite> {
+    let slots: Vec<Slot> = inline_slots(layout).collect();
+    (!slots.is_empty()).then(|| Rewrite {
+        displaced: Vec::new(),
+        slots,
+        inline: inline_version(layout),
+        size: SizeChange::AtLeast(0),
+        depends_on_end: false,
+    })
+}
+
+/// The segments that get the inline bytes, without new bytes.
+fn inline_slots(layout: &Layout) -> impl Iterator<Item = Slot> {
+    let (spec, size_bytes) = (&layout.file.pool.spec, layout.file.file.size_bytes);
+    let inline_bytes = layout.inline_bytes().len() as u64;
+    let starts = (0..inline_bytes).step_by(spec.segment_bytes().max(1) as usize);
+    starts.map(move |start| {
+        let end = start + spec.segment_bytes();
+        let chunk_bytes = if end <= size_bytes {
+            spec.chunk_bytes
+        } else {
+            spec.least_chunk_bytes(inline_bytes.min(end) - start)
+        };
+        let (chunk_bytes, stripe_bytes) = of_chunk(spec, chunk_bytes);
+        Slot {
+            start,
+            chunk_bytes,
+            stripe_bytes,
+            range: ByteRange::new(0, 0),
+            kept_bytes: u64::MAX,
+        }
+    })
+}
+
+fn inline_version(layout: &Layout) -> Option<u64> {
+    layout.file.inline.as_ref().map(|inline| inline.version)
+}
+
+/// The change that writes a range, which is not empty. The file grows if the range reaches past its end. Inline bytes are
+/// stored, too.
 pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     let (mut displaced, mut slots) = (Vec::new(), Vec::new());
     let size_bytes = layout.file.file.size_bytes.max(range.end());
+    let inline_bytes = layout.inline_bytes().len() as u64;
     let (keeps_borders, spec) = (layout.file.encoded.is_some(), &layout.file.pool.spec);
     for (segment, old, part) in by_segment(layout, range) {
         let piece = ByteRange::new(part.offset - segment.offset, part.length);
@@ -91,7 +134,11 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
                 }
             }
             None if segment.end() <= size_bytes => of_chunk(spec, spec.chunk_bytes),
-            None => of_chunk(spec, spec.least_chunk_bytes(piece.end())),
+            None => {
+                let inline_end = inline_bytes.saturating_sub(segment.offset);
+                let end = piece.end().max(inline_end.min(segment.length));
+                of_chunk(spec, spec.least_chunk_bytes(end))
+            }
         };
         slots.push(Slot {
             start: segment.offset,
@@ -101,10 +148,21 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
             kept_bytes: u64::MAX,
         });
     }
+    let written = slots.len();
+    for slot in inline_slots(layout) {
+        if slots[..written]
+            .iter()
+            .all(|known| known.start != slot.start)
+        {
+            slots.push(slot);
+        }
+    }
+    slots.sort_unstable_by_key(|slot| slot.start);
     let size = if keeps_borders { 0 } else { range.end() };
     Rewrite {
         displaced,
         slots,
+        inline: inline_version(layout),
         size: SizeChange::AtLeast(size),
         depends_on_end: false,
     }
@@ -175,6 +233,7 @@ pub(crate) fn plan_truncation(layout: &Layout, size_bytes: u64) -> Option<Rewrit
     Some(Rewrite {
         displaced: displaced.collect(),
         slots: slots.collect(),
+        inline: None,
         size: SizeChange::Exactly(end),
         depends_on_end: false,
     })
@@ -197,6 +256,7 @@ pub(crate) fn plan_hole(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
     (!within.is_empty()).then(|| Rewrite {
         displaced: displaced.collect(),
         slots: Vec::new(),
+        inline: None,
         size: SizeChange::AtLeast(0),
         depends_on_end,
     })
@@ -278,4 +338,78 @@ fn larger_chunk(spec: &PoolSpec, old_chunk_bytes: u64, needed_bytes: u64) -> (u6
 /// A chunk size, and the data bytes of its stripe.
 fn of_chunk(spec: &PoolSpec, chunk_bytes: u64) -> (u64, u64) {
     (chunk_bytes, spec.data_bytes(chunk_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::sample;
+    use bytes::Bytes;
+    use gabion_meta::Inline;
+    use gabion_protocol::message::InlineBytes;
+
+    /// Bytes of a segment of the sample's pool.
+    const SEGMENT: u64 = 8192;
+
+    /// The layout of an inline file.
+    fn inline_layout(length: usize, size_bytes: u64) -> Layout {
+        let mut layout = sample::layout();
+        layout.file.size_bytes = size_bytes;
+        layout.file.inline = Some(Inline {
+            version: 7,
+            length_bytes: length as u64,
+        });
+        layout.inline = (length > 0).then(|| InlineBytes {
+            version: 7,
+            bytes: Bytes::from(vec![1; length]),
+        });
+        Layout::new(layout).expect("it is valid")
+    }
+
+    /// The start, the chunk size and the new bytes of each slot.
+    fn slots(rewrite: &Rewrite) -> Vec<(u64, u64, ByteRange)> {
+        let slots = rewrite.slots.iter();
+        slots
+            .map(|slot| (slot.start, slot.chunk_bytes, slot.range))
+            .collect()
+    }
+
+    #[test]
+    fn stripes_that_a_write_brings_take_all_inline_bytes() {
+        let none = ByteRange::new(0, 0);
+        // The new bytes lie in a later segment than the inline ones, and between two segments of these.
+        let far = plan_write(
+            &inline_layout(100, 100),
+            ByteRange::new(3 * SEGMENT + 5, 10),
+        );
+        let new = (3 * SEGMENT, 4096, ByteRange::new(5, 10));
+        assert_eq!(slots(&far), [(0, 4096, none), new]);
+        let middle = plan_write(&inline_layout(20_000, 30_000), ByteRange::new(SEGMENT, 1));
+        let part = (SEGMENT, 4096, ByteRange::new(0, 1));
+        assert_eq!(
+            slots(&middle),
+            [(0, 4096, none), part, (2 * SEGMENT, 4096, none)]
+        );
+        for rewrite in [far, middle] {
+            assert_eq!((rewrite.inline, rewrite.displaced), (Some(7), vec![]));
+        }
+    }
+
+    #[test]
+    fn a_stripe_of_inline_bytes_is_large_enough_for_them() {
+        let moved = plan_move(&inline_layout(5000, 5000)).expect("there are some");
+        assert_eq!(slots(&moved), [(0, 4096, ByteRange::new(0, 0))]);
+        // The inline bytes reach farther than the new ones.
+        let written = plan_write(&inline_layout(8000, 8000), ByteRange::new(0, 10));
+        assert_eq!(slots(&written), [(0, 4096, ByteRange::new(0, 10))]);
+        assert_eq!(written.size, SizeChange::AtLeast(10));
+    }
+
+    #[test]
+    fn an_empty_inline_file_has_nothing_to_move() {
+        let layout = inline_layout(0, 0);
+        assert_eq!(plan_move(&layout), None);
+        let written = plan_write(&layout, ByteRange::new(0, 10));
+        assert_eq!((written.slots.len(), written.inline), (1, None));
+    }
 }

@@ -70,8 +70,13 @@ impl Windows {
         if told.exclusive.token >= self.exclusive.token {
             self.exclusive = told.exclusive;
         }
-        if age(&told.file) >= age(&self.file) {
-            self.file.clone_from(&told.file);
+        self.note_record(&told.file);
+    }
+
+    /// Notes facts of the file, unless they are older than the known ones.
+    pub(crate) fn note_record(&mut self, file: &FileRecord) {
+        if age(file) >= age(&self.file) {
+            self.file.clone_from(file);
         }
     }
 

@@ -87,7 +87,7 @@ impl File {
         last_attempt: &LastAttempt,
     ) -> Result<(), ClientError> {
         let range = self.range_to_write(offset, &bytes)?;
-        if range.is_empty() {
+        if range.is_empty() || self.write_inline(range, &bytes, last_attempt).await? {
             return Ok(());
         }
         let layout = self.present_layout(range).await?;

@@ -94,9 +94,9 @@ impl Gateway {
                 let segments = status
                     .stripe_count
                     .saturating_mul(pool.spec.segment_bytes());
-                segments.min(status.size_bytes)
+                segments.min(status.size_bytes).max(status.inline_bytes)
             }
-            (Kind::File, None) if status.stripe_count == 0 => 0,
+            (Kind::File, None) if status.stripe_count == 0 => status.inline_bytes,
             _ => status.size_bytes,
         }
     }

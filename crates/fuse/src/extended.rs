@@ -109,8 +109,8 @@ impl Gateway {
         let value = match name {
             POOL => spec.name.clone(),
             LAYOUT => format!(
-                "code={} chunk_bytes={} stripes={}",
-                spec.code, spec.chunk_bytes, status.stripe_count
+                "code={} chunk_bytes={} stripes={} inline_bytes={}",
+                spec.code, spec.chunk_bytes, status.stripe_count, status.inline_bytes
             ),
             FAILURES_LEFT => {
                 let left = self.client.open_inode(put).await?.failures_left().await?;

@@ -107,6 +107,7 @@ mod tests {
             link_count: 1,
             generation: 0,
             stripe_count: 0,
+            inline_bytes: 0,
             pool: None,
         };
         DirectoryEntry {

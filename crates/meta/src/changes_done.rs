@@ -8,6 +8,7 @@
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
+use crate::records::{ChangeDone, PutId};
 use crate::schema::CHANGES_DONE;
 
 /// Numbers of a row.
@@ -22,6 +23,15 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::Storage`] and other errors of the metadata store.
     pub fn is_change_done(&self, number: u64) -> Result<bool, MetaError> {
         self.store.read(|txn| is_done(txn, number))
+    }
+
+    /// The file that the put with this number has stored, if it was inline and is done.
+    ///
+    /// # Errors
+    /// [`MetaError::Storage`] and other errors of the metadata store.
+    pub fn file_made_by(&self, number: u64) -> Result<Option<PutId>, MetaError> {
+        let done = self.store.read(|txn| change_done(txn, number))?;
+        Ok(done.and_then(|done| done.made))
     }
 
     /// Makes a change once: does nothing if the change with this number was made. A lost answer leads to a second request.
@@ -45,16 +55,31 @@ impl<K: KeyValue> Meta<K> {
 
 /// Whether the change with this number was made.
 pub(crate) fn is_done(txn: &dyn ReadTxn, number: u64) -> Result<bool, MetaError> {
+    Ok(change_done(txn, number)?.is_some())
+}
+
+/// The change with this number, if it was made.
+pub(crate) fn change_done(txn: &dyn ReadTxn, number: u64) -> Result<Option<ChangeDone>, MetaError> {
     let row = CHANGES_DONE.get(txn, &(number % ROW_COUNT))?;
-    Ok(row.is_some_and(|numbers| numbers.contains(&number)))
+    let mut done = row.into_iter().flatten();
+    Ok(done.find(|done| done.number == number))
 }
 
 /// Notes that the change with this number is made.
 pub(crate) fn note_done(txn: &mut dyn WriteTxn, number: u64) -> Result<(), MetaError> {
+    note_made(txn, number, None)
+}
+
+/// The same with the file that it has made.
+pub(crate) fn note_made(
+    txn: &mut dyn WriteTxn,
+    number: u64,
+    made: Option<PutId>,
+) -> Result<(), MetaError> {
     let key = number % ROW_COUNT;
-    let mut numbers = CHANGES_DONE.get(txn, &key)?.unwrap_or_default();
-    numbers.push(number);
-    let forgotten = numbers.len().saturating_sub(PER_ROW);
-    numbers.drain(..forgotten);
-    CHANGES_DONE.put(txn, &key, &numbers)
+    let mut done = CHANGES_DONE.get(txn, &key)?.unwrap_or_default();
+    done.push(ChangeDone { number, made });
+    let forgotten = done.len().saturating_sub(PER_ROW);
+    done.drain(..forgotten);
+    CHANGES_DONE.put(txn, &key, &done)
 }

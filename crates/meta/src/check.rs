@@ -5,6 +5,7 @@ use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Found, data_bytes, extents, find};
 use crate::hard_links::{NAMES_MAX, others};
+use crate::inline_rows::agrees;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
@@ -20,9 +21,9 @@ use crate::quotas::contradiction;
 use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
-    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,
-    MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
-    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
+    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, INLINE, LEASES, LOCK_SESSIONS, LOCKED_FILES,
+    LOCKS, MAPS, MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS,
+    PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -223,21 +224,22 @@ impl<'t> Check<'t> {
                 .iter()
                 .all(|&inode| inode == Some(Inode::File(put)));
             let are_counted = file.link_count == keys.len() as u64 && keys.len() <= NAMES_MAX;
-            self.demand(are_its_own && are_counted && file.put == put, || {
-                format!("file '{name}' and its names do not agree")
-            });
+            if !(are_its_own && are_counted && file.put == put) {
+                faults.push(format!("file '{name}' and its names do not agree"));
+            }
             let is_empty = file.size_bytes == 0 && file.stripe_count == 0;
-            self.demand(file.symlink.is_none() || is_empty, || {
-                format!("'{name}' is a symbolic link with bytes")
-            });
+            if !(file.symlink.is_none() || is_empty) {
+                faults.push(format!("'{name}' is a symbolic link with bytes"));
+            }
             let extents = extents(self.txn, file.map)?;
             if !self.fills_segments(&file, &extents)? {
-                faults.push(format!(
-                    "file '{name}' has blocks that do not form segments"
-                ));
+                faults.push(format!("the blocks of file '{name}' do not form segments"));
             }
             if !self.fit(&file, &extents)? {
                 faults.push(format!("file '{name}' has extents that do not fit"));
+            }
+            if !agrees(self.txn, &file, !extents.is_empty())? {
+                faults.push(format!("file '{name}' and its inline bytes differ"));
             }
             if !self.shares(&file, &extents)? {
                 faults.push(format!(
@@ -484,6 +486,8 @@ impl<'t> Check<'t> {
         let exclusive = exclusive.into_iter().map(|(file, _)| file);
         let links = HARD_LINKS.scan(self.txn, &HARD_LINKS.all(), usize::MAX)?;
         let links = links.into_iter().map(|(file, _)| file);
+        let inline = INLINE.scan(self.txn, &INLINE.all(), usize::MAX)?;
+        let links = links.chain(inline.into_iter().map(|(file, _)| file));
         self.attributes()?;
         for file in dropped.chain(growths).chain(exclusive).chain(links) {
             let is_known = FILES.get(self.txn, &file)?.is_some();

@@ -351,6 +351,9 @@ pub enum MetaError {
         "{0} no longer belongs to the file, but nodes may still serve it; try again, or start its failed nodes"
     )]
     StillServed(StripeId),
+    /// The pool keeps no inline files of this size.
+    #[error("the file is too large to be inline in its pool; store it in stripes")]
+    NotInline,
     /// The files of this pool keep their sizes.
     #[error(
         "files of a pool that replicates blocks first have fixed sizes and extents; store the file again to change them"

@@ -132,6 +132,7 @@ mod tests {
             update: UpdateScheme::Pl,
             reserve: None,
             append: None,
+            inline_bytes: 0,
         };
         let pool = meta.create_pool(&spec).unwrap().id;
         let chunk_bytes = 4096;

@@ -10,6 +10,7 @@ use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{Found, extents, extents_within, neighbours};
 use crate::hard_links::{NameKey, exchange, others, take};
+use crate::inline_rows::{self, present_bytes};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::release;
 use crate::lock_rows::forget_locks;
@@ -40,6 +41,8 @@ pub struct FilePart {
     pub behind: Option<u64>,
     /// Those of the stripes that are not updated in place, because other files have them too, or had them.
     pub shared: Vec<StripeId>,
+    /// All inline bytes of the file, if some of them are in the part.
+    pub inline: Option<Vec<u8>>,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -148,7 +151,14 @@ impl<K: KeyValue> Meta<K> {
                     shared.push(extent.stripe);
                 }
             }
+            let inline_bytes = file.inline.map_or(0, |inline| inline.length_bytes);
+            let inline = if range.offset < inline_bytes {
+                present_bytes(txn, &file)?
+            } else {
+                None
+            };
             let part = FilePart {
+                inline,
                 shared,
                 stripes: stripes_of(txn, put, extents)?,
                 before,
@@ -408,6 +418,7 @@ fn remove(
     }
     release(txn, file.map)?;
     forget_dropped(txn, file.put)?;
+    inline_rows::forget(txn, file)?;
     GROWTHS.delete(txn, &file.put)?;
     USER_ATTRIBUTES.delete(txn, &Inode::File(file.put))?;
     EXCLUSIVE.delete(txn, &file.put)?;

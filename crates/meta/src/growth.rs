@@ -3,6 +3,7 @@
 use crate::dropped::check_none_served;
 use crate::error::MetaError;
 use crate::files::{check_no_symlink, file_of, put_file};
+use crate::inline_rows::note_resize;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
@@ -48,6 +49,7 @@ impl<K: KeyValue> Meta<K> {
             }
             check_not_frozen(txn, put)?;
             file.size_bytes = to;
+            note_resize(txn, &mut file)?;
             file.attributes.note_content(now);
             put_file(txn, &file)?;
             Ok((file, true))
@@ -83,6 +85,7 @@ impl<K: KeyValue> Meta<K> {
                 return Ok((file, false));
             }
             file.size_bytes = to;
+            note_resize(txn, &mut file)?;
             growths.push(Growth { number });
             let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
             growths.drain(..forgotten);

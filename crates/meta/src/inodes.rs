@@ -43,6 +43,8 @@ pub struct InodeStatus {
     pub generation: u64,
     /// The stripes of a file.
     pub stripe_count: u64,
+    /// The number of its inline bytes.
+    pub inline_bytes: u64,
     /// The pool of a file.
     pub pool: Option<PoolId>,
 }
@@ -224,26 +226,31 @@ fn attributes_of(txn: &dyn ReadTxn, inode: Inode) -> Result<Attributes, MetaErro
     }
 }
 
+impl InodeStatus {
+    /// That of a file.
+    pub fn of_file(file: &FileRecord) -> Self {
+        let target_bytes = file.symlink.as_ref().map(|link| link.target.len() as u64);
+        Self {
+            inode: Inode::File(file.put),
+            kind: if file.symlink.is_some() {
+                Kind::Symlink
+            } else {
+                Kind::File
+            },
+            attributes: file.attributes,
+            size_bytes: target_bytes.unwrap_or(file.size_bytes),
+            link_count: file.link_count,
+            generation: file.generation,
+            stripe_count: file.stripe_count,
+            inline_bytes: file.inline.map_or(0, |inline| inline.length_bytes),
+            pool: Some(file.pool),
+        }
+    }
+}
+
 fn status_of(txn: &dyn ReadTxn, inode: Inode) -> Result<InodeStatus, MetaError> {
     match inode {
-        Inode::File(put) => {
-            let row = file_row(txn, put)?;
-            let target_bytes = row.symlink.as_ref().map(|link| link.target.len() as u64);
-            Ok(InodeStatus {
-                inode,
-                kind: if row.symlink.is_some() {
-                    Kind::Symlink
-                } else {
-                    Kind::File
-                },
-                attributes: row.attributes,
-                size_bytes: target_bytes.unwrap_or(row.size_bytes),
-                link_count: row.link_count,
-                generation: row.generation,
-                stripe_count: row.stripe_count,
-                pool: Some(row.pool),
-            })
-        }
+        Inode::File(put) => Ok(InodeStatus::of_file(&file_row(txn, put)?)),
         Inode::Directory(id) => {
             let row = DIRECTORIES.get(txn, &id)?;
             let row = row.ok_or(MetaError::DirectoryGone(id))?;
@@ -255,6 +262,7 @@ fn status_of(txn: &dyn ReadTxn, inode: Inode) -> Result<InodeStatus, MetaError> 
                 link_count: 1,
                 generation: row.generation,
                 stripe_count: 0,
+                inline_bytes: 0,
                 pool: None,
             })
         }

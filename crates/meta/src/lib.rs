@@ -27,6 +27,8 @@ mod generations;
 mod group_commit;
 mod growth;
 mod hard_links;
+mod inline;
+mod inline_rows;
 mod inodes;
 mod inventory;
 mod kv;
@@ -81,6 +83,7 @@ pub use copy::{Copied, copy_rows};
 pub use error::{MetaError, QuotaError, SnapshotError};
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
+pub use inline::InlineWrite;
 pub use inodes::{DirectoryEntry, InodeStatus, Kind};
 pub use inventory::{FactsPage, StripeFacts};
 pub use kv::{KeyValue, ReadTxn, Row, WriteTxn};
@@ -93,15 +96,15 @@ pub use meta::Meta;
 pub use metadata_log::LogError;
 pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
-pub use pool_spec::PoolSpec;
+pub use pool_spec::{INLINE_BYTES_MAX, INLINE_BYTES_USUAL, PoolSpec};
 pub use puts::Put;
 pub use quota_records::{Limit, PoolUse, Quota, QuotaChange};
 pub use records::{
     Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
-    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inode, Lease, Listing, LockSessionId,
-    MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, Progress, PutId, PutRecord,
-    PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun, StripeStatus,
-    Symlink, TicketKey,
+    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inline, Inode, Lease, Listing,
+    LockSessionId, MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, Progress, PutId,
+    PutRecord, PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun,
+    StripeStatus, Symlink, TicketKey,
 };
 pub use redb_store::{RedbStore, Restored};
 pub use replacement_records::{Displaced, ReplacementRecord, Rewrite, SizeChange};

@@ -34,7 +34,15 @@ pub struct PoolSpec {
     pub reserve: Option<ReserveSpec>,
     /// The append phases, if the update scheme updates parity later.
     pub append: Option<AppendSpec>,
+    /// The size of the largest file whose bytes are inline in the metadata; 0 if none are.
+    pub inline_bytes: u64,
 }
+
+/// The usual limit of a pool's inline files, in bytes.
+pub const INLINE_BYTES_USUAL: u64 = 4 << 10;
+/// The largest limit of a pool's inline files, in bytes: their bytes go through the coordinator, and into each backup of
+/// the metadata.
+pub const INLINE_BYTES_MAX: u64 = 16 << 10;
 
 /// Most bytes of a code's text form.
 const CODE_BYTES: usize = 64;
@@ -132,6 +140,11 @@ impl PoolSpec {
             (_, Some(append)) if usize::from(append.replicas) > self.m => Err(format!(
                 "{} interim replicas exceed the {} parity nodes that keep them; use fewer",
                 append.replicas, self.m
+            )),
+            _ if self.inline_bytes > INLINE_BYTES_MAX => Err(format!(
+                "inline files have at most {} KiB, not {} bytes; use a smaller limit, or 0 for none",
+                INLINE_BYTES_MAX >> 10,
+                self.inline_bytes
             )),
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Quotas of pools, and what pools use of them.
 //!
-//! A pool uses the data bytes of its stripes, those of open puts included, and its files. A stripe is counted from the
+//! A pool uses the data bytes of its stripes, those of open puts included, its inline bytes, and its files. A stripe is counted from the
 //! transaction that reserves it to the one that makes it garbage, so the check at the reservation is exact: no two
 //! clients get the same bytes. Holes use nothing, and stripes that several files share are counted once. A change that
 //! takes no more than it gives back is never refused: an overwrite of a file's own stripes, a conversion, a repair.
@@ -101,12 +101,24 @@ pub(crate) fn check_bytes(
     old_bytes: u64,
 ) -> Result<(), MetaError> {
     let quota = QUOTAS.get(txn, &file_pool.id)?.unwrap_or_default();
-    let Limit::AtMost(limit) = quota.bytes else {
+    let Limit::AtMost(_) = quota.bytes else {
         return Ok(());
     };
     let sizes = new.iter().map(|&(id, place)| (id, place.chunk_bytes));
     let new_bytes: u64 = bytes_by_pool(txn, sizes)?.values().sum();
-    let more = new_bytes.saturating_sub(old_bytes);
+    check_more(txn, file_pool, new_bytes.saturating_sub(old_bytes))
+}
+
+/// Refuses more bytes than a pool has left.
+pub(crate) fn check_more(
+    txn: &dyn ReadTxn,
+    file_pool: &PoolRecord,
+    more: u64,
+) -> Result<(), MetaError> {
+    let quota = QUOTAS.get(txn, &file_pool.id)?.unwrap_or_default();
+    let Limit::AtMost(limit) = quota.bytes else {
+        return Ok(());
+    };
     let used = used(txn, file_pool)?.bytes;
     if more == 0 || used.saturating_add(more) <= limit {
         return Ok(());
@@ -146,6 +158,21 @@ pub(crate) fn count_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<()
 pub(crate) fn uncount_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
     change(txn, file.pool, |used| {
         used.files = used.files.checked_sub(1)?;
+        Some(())
+    })
+}
+
+/// Counts inline bytes: those that were added, and those that are gone.
+pub(crate) fn count_bytes(
+    txn: &mut dyn WriteTxn,
+    pool: PoolId,
+    (more, fewer): (u64, u64),
+) -> Result<(), MetaError> {
+    if more == fewer {
+        return Ok(());
+    }
+    change(txn, pool, |used| {
+        used.bytes = used.bytes.checked_add(more)?.checked_sub(fewer)?;
         Some(())
     })
 }
@@ -208,7 +235,9 @@ pub(crate) fn contradiction<'a>(
         expected.entry(pool).or_default().bytes = bytes;
     }
     for (_, file) in FILES.scan(txn, &FILES.all(), usize::MAX)? {
-        expected.entry(file.pool).or_default().files += 1;
+        let expected = expected.entry(file.pool).or_default();
+        expected.files += 1;
+        expected.bytes += file.inline.map_or(0, |inline| inline.length_bytes);
     }
     let mut counted: BTreeMap<_, _> = USES
         .scan(txn, &USES.all(), usize::MAX)?

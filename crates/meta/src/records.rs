@@ -132,6 +132,14 @@ pub struct PoolRecord {
     pub lifecycle: Option<Lifecycle>,
 }
 
+impl PoolRecord {
+    /// Whether the bytes of a file of this size are inline, unless the file has stripes already.
+    pub fn keeps_inline(&self, size_bytes: u64) -> bool {
+        let most = self.spec.inline_bytes;
+        most > 0 && size_bytes <= most && self.lifecycle.is_none()
+    }
+}
+
 /// A user's request for a file whose blocks are replicated at first, which overrides its pool's
 /// lifecycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -230,6 +238,25 @@ pub struct FileRecord {
     pub shared_below: StripeId,
     /// Whether it is a snapshot, whose bytes and size never change.
     pub is_read_only: bool,
+    /// If its bytes are inline. Such a file has no extent.
+    pub inline: Option<Inline>,
+}
+
+/// The inline bytes of a file: they are a row of the metadata, and no stripe has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Inline {
+    /// Raised with each change of the bytes or the size.
+    pub version: u64,
+    /// Their number. Bytes of the file behind them are zero.
+    pub length_bytes: u64,
+}
+
+/// A change that was made under a number which its client has drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ChangeDone {
+    pub(crate) number: u64,
+    /// The file that it has made, if a repetition of its request asks for that.
+    pub(crate) made: Option<PutId>,
 }
 
 impl FileRecord {
@@ -262,6 +289,7 @@ impl FileRecord {
             shared_stripe_count: 0,
             shared_below: StripeId(0),
             is_read_only: false,
+            inline: None,
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Rewrite {
     pub copied: Vec<u64>,
     /// The effect on the file's size.
     pub size: SizeChange,
+    /// The version of the file's inline bytes that the new stripes have, if the file has some.
+    pub inline: Option<u64>,
     /// The file's token as the writer knows it.
     pub token: FencingToken,
 }

@@ -19,7 +19,8 @@ use crate::dropped::{check_none_served, note_dropped, prune_dropped};
 use crate::error::MetaError;
 use crate::extents::{self, Found, data_bytes, extents_from, find, map_of, take_out};
 use crate::files::{check_no_symlink, file_of, file_row, put_file};
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::inline_rows::{check_seen, move_to_stripes, note_resize};
+use crate::kv::{KeyValue, WriteTxn};
 use crate::layers::layers;
 use crate::meta::Meta;
 use crate::pending::surviving_stripes;
@@ -72,6 +73,9 @@ impl<K: KeyValue> Meta<K> {
             let record = file_of(txn, file)?;
             check_no_symlink(&record)?;
             check_token(txn, &record, rewrite.token)?;
+            if !rewrite.offsets.is_empty() {
+                check_seen(&record, rewrite.inline)?;
+            }
             let held = pool(txn, record.pool)?;
             let layers = layers(txn, record.map)?;
             let with_copy: BTreeSet<u64> = rewrite.copied.iter().copied().collect();
@@ -171,6 +175,9 @@ impl<K: KeyValue> Meta<K> {
             let mut places = take_old(txn, &mut file, &layers, (&rewrite, copies))?;
             // Others may have filled and emptied the hole since the beginning.
             check_holes(txn, record.file, &rewrite, &places)?;
+            if !new.is_empty() {
+                move_to_stripes(txn, &mut file, rewrite.inline)?;
+            }
             change_size(txn, &mut file, rewrite.size)?;
             for (&offset, new) in rewrite.offsets.iter().zip(new) {
                 if find(txn, &layers, offset)?.is_some() {
@@ -338,7 +345,7 @@ fn check_shape(
 
 /// Gives the file its new size. The displaced extents are gone, and the new ones are not there yet.
 fn change_size(
-    txn: &dyn ReadTxn,
+    txn: &mut dyn WriteTxn,
     file: &mut FileRecord,
     change: SizeChange,
 ) -> Result<(), MetaError> {
@@ -353,8 +360,11 @@ fn change_size(
         }
         file.truncation_count = FILES.recount(&file.put, file.truncation_count, (1, 0))?;
     }
+    if size == file.size_bytes {
+        return Ok(());
+    }
     file.size_bytes = size;
-    Ok(())
+    note_resize(txn, file)
 }
 
 /// Counts the stripes of the cluster after a file that had `before` stripes has got others, and `copy_count` shared ones

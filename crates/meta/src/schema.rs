@@ -8,9 +8,9 @@ use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
 use crate::quota_records::{PoolUse, Quota};
 use crate::records::{
-    DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId, MapId,
-    NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings, RequestedForm,
-    Secret, Standing, StartRecord, TicketKey,
+    ChangeDone, DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
+    MapId, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
+    RequestedForm, Secret, Standing, StartRecord, TicketKey,
 };
 use crate::replacement_records::ReplacementRecord;
 use crate::table::{Key, Table};
@@ -20,7 +20,7 @@ use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeReco
 use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -31,7 +31,7 @@ pub(crate) const COUNTERS: Table<Counter, u64> = Table::new("counters", 2, 1);
 /// Nodes.
 pub(crate) const NODES: Table<NodeId, NodeRecord> = Table::new("nodes", 3, 2);
 /// Pools.
-pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 4);
+pub(crate) const POOLS: Table<PoolId, PoolRecord> = Table::new("pools", 4, 5);
 /// Pools by name.
 pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5, 1);
 /// The quotas of pools; a missing row means [`Quota::default`].
@@ -39,7 +39,9 @@ pub(crate) const QUOTAS: Table<PoolId, Quota> = Table::new("quotas", 55, 1);
 /// The bytes and files that pools use.
 pub(crate) const USES: Table<PoolId, PoolUse> = Table::new("uses of pools", 56, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 7);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 8);
+/// The bytes of inline files; no row is empty.
+pub(crate) const INLINE: Table<PutId, Vec<u8>> = Table::new("inline bytes", 57, 1);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.
 pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
 /// Directories. The root has a row too, but no name.
@@ -100,13 +102,13 @@ pub(crate) const MOVES: Table<StripeId, Generation> = Table::new("moves begun", 
 pub(crate) const REQUESTED_FORMS: Table<PutId, RequestedForm> =
     Table::new("requested forms", 19, 2);
 /// Open puts whose stripes replace others.
-pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 4);
+pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("replacements", 13, 5);
 /// Puts and replacements that were committed recently.
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
 pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
 /// The numbers that clients drew for the last changes of names and attributes.
-pub(crate) const CHANGES_DONE: Table<u64, Vec<u64>> = Table::new("changes done", 41, 2);
+pub(crate) const CHANGES_DONE: Table<u64, Vec<ChangeDone>> = Table::new("changes done", 41, 3);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);
 /// The clients that may write files of which a session was ever the only writer, or of which a snapshot was made.

@@ -7,6 +7,7 @@ use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};
+use crate::inline_rows;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::layers::{LAYERS_MAX, disown, layers, put_above};
 use crate::map_records::MapRecord;
@@ -75,7 +76,7 @@ impl<K: KeyValue> Meta<K> {
             let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
             let key = (directory, name.to_owned());
             link(txn, &key, Inode::File(put), now)?;
-            let copy = FileRecord {
+            let mut copy = FileRecord {
                 size_bytes: file.size_bytes,
                 stripe_count: file.stripe_count,
                 shared_stripe_count: file.stripe_count,
@@ -87,6 +88,7 @@ impl<K: KeyValue> Meta<K> {
                 let file = Some(put);
                 put_above(txn, copy.map, MapRecord { below, file })?;
             }
+            inline_rows::copy(txn, &file, &mut copy)?;
             count_file(txn, &copy)?;
             put_file(txn, &copy)?;
             if let Some(own) = USER_ATTRIBUTES.get(txn, &Inode::File(source))? {

@@ -184,6 +184,7 @@ mod tests {
                 update: UpdateScheme::Pl,
                 reserve: None,
                 append: None,
+                inline_bytes: 0,
             })
             .unwrap();
         let placement = Placement {

@@ -84,7 +84,7 @@ pub(crate) struct Cluster {
     /// A copy of the metadata of an earlier time, and when it was made.
     meta_image: Mutex<Option<(MetaDisk, u64)>>,
     /// Reads the metadata beside the coordinator.
-    pub(crate) observer: Meta<Onlooker>,
+    pub(crate) observer: Arc<Meta<Onlooker>>,
     pub(crate) watch: Watch,
     pub(crate) hangs: Arc<Hangs>,
     pub(crate) other: Arc<OtherCluster>,
@@ -98,7 +98,6 @@ impl Cluster {
     /// Machines without processes.
     pub(crate) fn new(world: &Arc<World>, shape: Shape) -> Arc<Self> {
         let tally = Arc::new(Tally::default());
-        let ledger = Ledger::new(Arc::clone(world), &shape);
         // The operator has a machine, too, and another cluster's coordinator.
         let other = Slot(1 + shape.node_count + shape.client_count + 1);
         let machine_count = other.0 + 1;
@@ -119,7 +118,8 @@ impl Cluster {
             ClusterId(1),
             WallClock::stopped(WallTime::default()),
         );
-        let observer = observer.expect("an empty store takes a cluster");
+        let observer = Arc::new(observer.expect("an empty store takes a cluster"));
+        let ledger = Ledger::new(Arc::clone(world), &shape, Arc::clone(&observer));
         let network = Network::new(Arc::clone(world), machines, Arc::clone(&tally));
         if shape.is_thin {
             network.thin_out(Purpose::Repair);

@@ -156,6 +156,7 @@ fn shape(writes: Writes) -> Shape {
         is_thin: false,
         limits: Limits::default(),
         writes_twice: false,
+        inline_bytes: 0,
         shrinks: false,
         window_stripe_count: 3,
     }

@@ -2,16 +2,17 @@
 //! [`Names`] the files as a whole. It uses the system's own information only for identity: which put a file is of.
 
 use crate::cells::{CELL_BYTES, UpdateId};
+use crate::meta_disk::Onlooker;
 use crate::names::{Names, Span};
 use crate::parties::Slot;
 use crate::registers::{Registers, Seen};
 use crate::shape::{PAGE_BYTES, Shape};
 use crate::sizes::{SizeSeen, Sizes};
 use crate::world::{World, lock};
-use gabion_meta::PutId;
+use gabion_meta::{Meta, PutId};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Stripes of a file that grows, at most: several times as many as its clients want.
 const STRIPE_COUNT_MAX: u64 = 64;
@@ -23,8 +24,13 @@ pub(crate) struct Ledger {
     block_cells: u64,
     /// Cells of a file that grows, at most. Other files have no holes.
     cells_max: Option<u64>,
+    /// The coordinator's metadata. They tell which file an inline put has made, though its client may never hear it.
+    metadata: Arc<Meta<Onlooker>>,
     state: Mutex<State>,
 }
+
+/// A put by its client, its name and its number of cells.
+type PutKey = (Slot, String, u64);
 
 #[derive(Default)]
 struct State {
@@ -33,7 +39,9 @@ struct State {
     sizes: Sizes,
     /// The write of a put, by client, name and number of cells, and when the put was called. Several puts of
     /// a client and a name may be in flight: their sizes are random, so they differ.
-    puts: BTreeMap<(Slot, String, u64), (UpdateId, u64)>,
+    puts: BTreeMap<PutKey, (UpdateId, u64)>,
+    /// The puts that one request may carry out, by the number of the request, until the file of each is known.
+    whole: BTreeMap<u64, PutKey>,
     /// The number of the last removal of a name that a client has called.
     removals: BTreeMap<(Slot, String), usize>,
     /// The file of each write, and its number as a change of the file's size.
@@ -43,7 +51,11 @@ struct State {
 }
 
 impl Ledger {
-    pub(crate) fn new(world: Arc<World>, shape: &Shape) -> Arc<Self> {
+    pub(crate) fn new(
+        world: Arc<World>,
+        shape: &Shape,
+        metadata: Arc<Meta<Onlooker>>,
+    ) -> Arc<Self> {
         // Conversions change the borders of stripes, but never split a page: the last segment of a file has
         // smaller chunks than the others, of whole pages.
         let block_bytes = match shape.lifecycle {
@@ -55,6 +67,7 @@ impl Ledger {
             world,
             block_cells,
             cells_max: shape.grows().then(|| STRIPE_COUNT_MAX * block_cells),
+            metadata,
             state: Mutex::default(),
         })
     }
@@ -67,18 +80,45 @@ impl Ledger {
     /// A client is about to put a file of `cell_count` cells.
     pub(crate) fn putting(&self, client: Slot, name: &str, write: UpdateId, cell_count: u64) {
         let now_us = self.world.now_us();
-        lock(&self.state)
+        self.state()
             .puts
             .insert((client, name.to_owned(), cell_count), (write, now_us));
     }
 
+    /// A client sends a request with this number that may carry out a whole put.
+    pub(crate) fn may_put(&self, key: PutKey, number: u64) {
+        lock(&self.state).whole.insert(number, key);
+    }
+
     /// The coordinator has told a client the put of its file; it may do so several times for one call.
-    pub(crate) fn put_has_begun(&self, client: Slot, name: &str, cell_count: u64, file: PutId) {
-        let state = &mut *lock(&self.state);
-        let put = state.puts.get(&(client, name.to_owned(), cell_count));
-        let Some(&(write, called_us)) = put else {
+    pub(crate) fn put_has_begun(&self, key: &PutKey, file: PutId) {
+        self.begin_put(&mut self.state(), key, file);
+    }
+
+    /// The state, with all files that inline puts have made.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        let made = |number: &u64| self.metadata.file_made_by(*number).ok().flatten();
+        let whole: Vec<_> = state
+            .whole
+            .keys()
+            .map(|number| (*number, made(number)))
+            .collect();
+        for (number, file) in whole {
+            if let (Some(file), Some(key)) = (file, state.whole.get(&number).cloned()) {
+                state.whole.remove(&number);
+                self.begin_put(&mut state, &key, file);
+            }
+        }
+        state
+    }
+
+    fn begin_put(&self, state: &mut State, key: &PutKey, file: PutId) {
+        let (_, name, cell_count) = key;
+        let Some(&(write, called_us)) = state.puts.get(key) else {
             return;
         };
+        let cell_count = *cell_count;
         state.names.putting(name, file, called_us);
         state.registers.add_file(file, self.block_cells);
         if let Some(cells_max) = self.cells_max {
@@ -96,7 +136,7 @@ impl Ledger {
     /// A put was acknowledged.
     pub(crate) fn put_is_done(&self, name: &str, file: PutId, write: UpdateId, called_us: u64) {
         let at = self.span(called_us);
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         self.judge(state.registers.acknowledged(file, write, at.answered_us));
         self.judge(state.registers.exists(file, at.answered_us));
         self.judge(state.names.is_there(name, file, at));
@@ -105,7 +145,7 @@ impl Ledger {
     /// A file was opened by its name.
     pub(crate) fn is_there(&self, name: &str, file: PutId, called_us: u64) {
         let at = self.span(called_us);
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         if self.world.is_forgiving() && !state.registers.knows(file) {
             // A hostile peer has made it up.
             state.registers.add_file(file, self.block_cells);
@@ -121,40 +161,40 @@ impl Ledger {
             called_us,
             answered_us: self.world.now_us(),
         };
-        self.judge(lock(&self.state).sizes.seen(file, seen));
+        self.judge(self.state().sizes.seen(file, seen));
     }
 
     /// A client calls the growth of a file to a size. Returns its number.
     pub(crate) fn growing(&self, file: PutId, size_bytes: u64) -> usize {
         let now_us = self.world.now_us();
-        let sizes = &mut lock(&self.state).sizes;
+        let sizes = &mut self.state().sizes;
         sizes.growing(file, size_bytes, now_us)
     }
 
     /// It was acknowledged.
     pub(crate) fn grown(&self, file: PutId, number: usize) {
         let now_us = self.world.now_us();
-        lock(&self.state).sizes.made(file, number, now_us);
+        self.state().sizes.made(file, number, now_us);
     }
 
     /// A client calls the extension of a file. Returns its number.
     pub(crate) fn extending(&self, file: PutId, by_bytes: u64) -> usize {
         let now_us = self.world.now_us();
-        let sizes = &mut lock(&self.state).sizes;
+        let sizes = &mut self.state().sizes;
         sizes.extending(file, by_bytes, now_us)
     }
 
     /// It was acknowledged: the client has got this range.
     pub(crate) fn extended(&self, file: PutId, number: usize, range: Range<u64>) {
         let now_us = self.world.now_us();
-        let sizes = &mut lock(&self.state).sizes;
+        let sizes = &mut self.state().sizes;
         self.judge(sizes.extended(file, number, range, now_us));
     }
 
     /// A client calls a truncation of a file to this many cells. Returns its numbers.
     pub(crate) fn truncating(&self, file: PutId, cell_count: u64) -> (usize, usize) {
         let now_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         let all = cell_count..u64::MAX;
         let size_bytes = cell_count * CELL_BYTES;
         (
@@ -172,20 +212,20 @@ impl Ledger {
     /// A client calls an operation that makes cells zero. Returns its number.
     pub(crate) fn punching(&self, file: PutId, cells: &Range<u64>) -> usize {
         let now_us = self.world.now_us();
-        let registers = &mut lock(&self.state).registers;
+        let registers = &mut self.state().registers;
         registers.zeroing(file, cells.clone(), now_us)
     }
 
     /// It was acknowledged.
     pub(crate) fn punched(&self, file: PutId, number: usize) {
         let now_us = self.world.now_us();
-        lock(&self.state).registers.zeroed(file, number, now_us);
+        self.state().registers.zeroed(file, number, now_us);
     }
 
     /// A list of all files was answered.
     pub(crate) fn listed(&self, files: &[(String, PutId)], called_us: u64) {
         let at = self.span(called_us);
-        let names = &mut lock(&self.state).names;
+        let names = &mut self.state().names;
         for (name, file) in files {
             self.judge(names.is_there(name, *file, at));
         }
@@ -199,23 +239,21 @@ impl Ledger {
     /// A client was told that no file has the name.
     pub(crate) fn is_not_there(&self, name: &str, called_us: u64) {
         let at = self.span(called_us);
-        let names = &mut lock(&self.state).names;
+        let names = &mut self.state().names;
         self.judge(names.is_not_there(name, at));
     }
 
     /// A client calls the removal of a file.
     pub(crate) fn removing(&self, client: Slot, name: &str, file: PutId) {
         let number = self.replacing(name, file);
-        lock(&self.state)
+        self.state()
             .removals
             .insert((client, name.to_owned()), number);
     }
 
     /// A client's removal was acknowledged.
     pub(crate) fn removed(&self, client: Slot, name: &str) {
-        let number = lock(&self.state)
-            .removals
-            .remove(&(client, name.to_owned()));
+        let number = self.state().removals.remove(&(client, name.to_owned()));
         if let Some(number) = number {
             self.replaced(name, number);
         }
@@ -224,25 +262,25 @@ impl Ledger {
     /// A client calls an operation that takes a name from a file. Returns its number.
     pub(crate) fn replacing(&self, name: &str, file: PutId) -> usize {
         let now_us = self.world.now_us();
-        lock(&self.state).names.removing(name, file, now_us)
+        self.state().names.removing(name, file, now_us)
     }
 
     /// Such an operation was acknowledged.
     pub(crate) fn replaced(&self, name: &str, number: usize) {
         let now_us = self.world.now_us();
-        self.judge(lock(&self.state).names.removed(name, number, now_us));
+        self.judge(self.state().names.removed(name, number, now_us));
     }
 
     /// A client calls an operation that gives a name to a file.
     pub(crate) fn naming(&self, name: &str, file: PutId) {
         let now_us = self.world.now_us();
-        lock(&self.state).names.putting(name, file, now_us);
+        self.state().names.putting(name, file, now_us);
     }
 
     /// A client calls a write.
     pub(crate) fn writing(&self, file: PutId, write: UpdateId, cells: &Range<u64>) {
         let now_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         let end_bytes = cells.end * CELL_BYTES;
         let growth = state.sizes.growing(file, end_bytes, now_us);
         state.files.insert(write, (file, growth));
@@ -254,7 +292,7 @@ impl Ledger {
     /// A write was acknowledged.
     pub(crate) fn written(&self, file: PutId, write: UpdateId) {
         let now_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         state.written_count += 1;
         if let Some(&(_, growth)) = state.files.get(&write) {
             state.sizes.made(file, growth, now_us);
@@ -268,7 +306,7 @@ impl Ledger {
     /// A client was told that its write has failed and will never succeed.
     pub(crate) fn denied(&self, file: PutId, write: UpdateId) {
         if !self.world.is_forgiving() {
-            self.judge(lock(&self.state).registers.denied(file, write));
+            self.judge(self.state().registers.denied(file, write));
         }
     }
 
@@ -276,26 +314,26 @@ impl Ledger {
     pub(crate) fn ended(&self, file: PutId, write: UpdateId) {
         let now_us = self.world.now_us();
         if !self.world.is_forgiving() {
-            self.judge(lock(&self.state).registers.ended(file, write, now_us));
+            self.judge(self.state().registers.ended(file, write, now_us));
         }
     }
 
     /// A client has stored a later write than this one of its own through its cache.
     pub(crate) fn replaced_in_cache(&self, write: UpdateId) {
         let now_us = self.world.now_us();
-        lock(&self.state).registers.replaced(write, now_us);
+        self.state().registers.replaced(write, now_us);
     }
 
     /// Whether a write was of a file.
     pub(crate) fn is_write_of(&self, file: PutId, write: UpdateId) -> bool {
-        let state = lock(&self.state);
+        let state = self.state();
         state.files.get(&write).is_some_and(|&(of, _)| of == file)
     }
 
     /// A read was answered.
     pub(crate) fn read(&self, file: PutId, pieces: &[(u64, Vec<u8>)], called_us: u64) {
         let answered_us = self.world.now_us();
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         state.read_count += 1;
         if self.world.is_forgiving() {
             return;
@@ -310,7 +348,7 @@ impl Ledger {
 
     /// A copy of a file's bytes at an instant between these times.
     pub(crate) fn copied(&self, file: PutId, bytes: &[u8], (called_us, answered_us): (u64, u64)) {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state();
         state.read_count += 1;
         if self.world.is_forgiving() {
             return;
@@ -336,7 +374,7 @@ impl Ledger {
     /// In words.
     pub(crate) fn check(&self, file: PutId, pieces: &[(u64, Vec<u8>)]) -> Result<(), String> {
         let now_us = self.world.now_us();
-        let checked = lock(&self.state).registers.check(&Seen {
+        let checked = self.state().registers.check(&Seen {
             file,
             pieces,
             called_us: now_us,
@@ -347,7 +385,7 @@ impl Ledger {
 
     /// The numbers of acknowledged writes and of checked reads.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let state = lock(&self.state);
+        let state = self.state();
         (state.written_count, state.read_count)
     }
 

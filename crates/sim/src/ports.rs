@@ -322,8 +322,17 @@ impl Ports for SimPorts {
         let (ledger, client) = (self.ledger.clone(), self.party.slot);
         let mut put_of = None;
         match &request {
-            CoordinatorRequest::BeginPut(ask::BeginPut { at, size_bytes, .. }) => {
-                put_of = Some((at.path.clone(), cell_count(*size_bytes)));
+            CoordinatorRequest::BeginPut(ask::BeginPut {
+                at,
+                size_bytes,
+                whole,
+                ..
+            }) => {
+                let key = (client, at.path.clone(), cell_count(*size_bytes));
+                if let (Some(whole), Some(ledger)) = (whole, &ledger) {
+                    ledger.may_put(key.clone(), whole.number);
+                }
+                put_of = Some(key);
             }
             CoordinatorRequest::RemoveFile(ask::RemoveFile { at, file, .. }) => {
                 if let Some(ledger) = &ledger {
@@ -341,9 +350,9 @@ impl Ports for SimPorts {
             match reply.await? {
                 Reply::Coordinator(reply) => {
                     if let CoordinatorReply::Put(places) = &*reply
-                        && let (Some((name, cells)), Some(ledger)) = (&put_of, &ledger)
+                        && let (Some(key), Some(ledger)) = (&put_of, &ledger)
                     {
-                        ledger.put_has_begun(client, name, *cells, places.put.id);
+                        ledger.put_has_begun(key, places.put.id);
                     }
                     Ok(*reply)
                 }

@@ -274,6 +274,7 @@ pub(crate) fn shape(scheme: UpdateScheme) -> Shape {
         is_thin: false,
         limits: Limits::default(),
         writes_twice: false,
+        inline_bytes: 0,
         shrinks: true,
         window_stripe_count: 2,
     }

@@ -6,6 +6,7 @@ use gabion_codec::Code;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, Survive, UpdateScheme,
 };
+use gabion_meta::INLINE_BYTES_MAX;
 use gabion_planner::update::{SCHEMES, descriptor, phase_survives};
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::LifecycleRequest;
@@ -39,6 +40,8 @@ pub(crate) struct Shape {
     pub(crate) window_stripe_count: u64,
     /// See [`crate::Options::writes_twice`].
     pub(crate) writes_twice: bool,
+    /// The size of the largest inline file.
+    pub(crate) inline_bytes: u64,
     /// Whether clients truncate files and punch holes into them, if files change their size.
     pub(crate) shrinks: bool,
 }
@@ -123,6 +126,7 @@ impl Shape {
             limits: limits_of(seed, chunk_bytes),
             window_stripe_count: [1, 2, 512][(seed / 7 % 3) as usize],
             writes_twice: false,
+            inline_bytes: [0, PAGE_BYTES, INLINE_BYTES_MAX][(seed / 11 % 3) as usize],
             shrinks,
         }
     }

@@ -29,6 +29,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::SetAttributes { .. }
             | CoordinatorRequest::RenameDirectory { .. }
             | CoordinatorRequest::Grow { .. }
+            | CoordinatorRequest::WriteInline { .. }
             | CoordinatorRequest::BeginReplace { .. }
             | CoordinatorRequest::CommitReplace { .. }
             | CoordinatorRequest::AbortPut(_)

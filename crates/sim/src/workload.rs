@@ -409,6 +409,7 @@ pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
             update: shape.update,
             reserve: descriptor(shape.update).reserves_space().then_some(RESERVE),
             append: shape.append,
+            inline_bytes: shape.inline_bytes,
             lifecycle: shape.lifecycle,
         };
         // Refused until all nodes have joined.

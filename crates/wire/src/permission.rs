@@ -226,7 +226,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::Status
         | R::Hasten(_)
         | R::Links
-        | R::BeginReplace(_)
+        | R::WriteInline(_) | R::BeginReplace(_)
         | R::CommitReplace(_)
         | R::Ended(_)
         | R::Usage => USERS,

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gabion_layout::UpdateScheme;
-use gabion_meta::PoolRecord;
+use gabion_meta::{INLINE_BYTES_USUAL, PoolRecord};
 use gabion_protocol::message::{PoolRequest, PoolUsage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(super) struct UsedPool {
     logical_bytes: u64,
     /// Bytes of all chunks, parity included.
     raw_bytes: u64,
+    /// Bytes of small files, which are in the metadata.
+    inline_used_bytes: u64,
     /// Bytes of reserves that have disk space.
     reserved_bytes: u64,
     /// Data bytes of stripes of files and of unfinished puts, which count against the quota.
@@ -46,6 +48,7 @@ fn used(pool: &PoolRecord, usage: &PoolUsage) -> Result<UsedPool, Problem> {
         files: usage.file_count,
         logical_bytes: usage.logical_bytes,
         raw_bytes: usage.raw_bytes,
+        inline_used_bytes: usage.inline_bytes,
         reserved_bytes: usage.reserved_bytes,
         used_bytes: usage.used.bytes,
         quota_bytes: usage.quota.bytes.number(),
@@ -120,6 +123,7 @@ pub(super) async fn create(
         update: update.map_err(|error| wrong(&error))?,
         reserve: None,
         append: None,
+        inline_bytes: INLINE_BYTES_USUAL,
         lifecycle: None,
     };
     let pool = app.ordered(app.client.create_pool(request).await)?;

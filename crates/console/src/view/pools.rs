@@ -31,6 +31,8 @@ pub struct PoolView {
     pub chunks_per_rack: usize,
     /// Its update scheme.
     pub update: String,
+    /// Size of the largest file whose bytes are in the metadata; 0 if none are.
+    pub inline_bytes: u64,
     /// Initial reserve of each parity chunk of a full stripe; null if the scheme has none.
     pub reserve_bytes: Option<u64>,
     /// Interval of the reserves' reviews.
@@ -77,6 +79,7 @@ impl PoolView {
             chunk_bytes: spec.chunk_bytes,
             chunks_per_rack: spec.chunks_per_rack,
             update: spec.update.to_string(),
+            inline_bytes: spec.inline_bytes,
             reserve_bytes: reserve_bytes(spec),
             reserve_period_s: spec.reserve.map(|reserve| reserve.period_s),
             reserve_alpha: spec.reserve.map(|reserve| reserve.smoothing.factor()),

@@ -51,6 +51,7 @@ pub(super) fn spec(name: &str) -> PoolSpec {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
+        inline_bytes: 0,
     }
 }
 
@@ -196,6 +197,7 @@ fn stripes(meta: &Cluster, files: &[FileRecord]) -> Result<(), MetaError> {
         epoch: taken.epoch,
     };
     let rewrite = Rewrite {
+        inline: None,
         displaced: vec![(*offset, displaced)],
         offsets: vec![*offset],
         copied: Vec::new(),

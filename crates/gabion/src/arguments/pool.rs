@@ -7,7 +7,7 @@ use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, ReserveSpec, Smoothing, Survive,
     UpdateScheme,
 };
-use gabion_meta::Limit;
+use gabion_meta::{INLINE_BYTES_MAX, INLINE_BYTES_USUAL, Limit};
 use gabion_planner::update::{self, Descriptor};
 use gabion_protocol::message::LifecycleRequest;
 
@@ -44,6 +44,10 @@ pub(crate) struct PoolOptions {
     pub(crate) chunk: u64,
     #[arg(long, default_value_t, help = update_help())]
     pub(crate) update: UpdateScheme,
+    /// Size of the largest file whose bytes are kept in the metadata, from 0 for none to 16KiB
+    /// [default: 4KiB; 0 with --write]
+    #[arg(long = "inline", value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) inline_bytes: Option<u64>,
     #[command(flatten)]
     pub(crate) reserve: ReserveOptions,
     #[command(flatten)]
@@ -144,6 +148,24 @@ pub(crate) struct ReserveOptions {
 }
 
 impl PoolOptions {
+    /// The limit of inline files.
+    ///
+    /// # Errors
+    /// A sentence if the pool cannot have it.
+    pub(crate) fn inline_bytes(&self) -> Result<u64, String> {
+        match (self.inline_bytes, self.lifecycle.replica_count) {
+            (Some(limit), _) if limit > INLINE_BYTES_MAX => Err(format!(
+                "inline files have at most {} KiB, not {limit} bytes; use a smaller --inline, or 0 for none",
+                INLINE_BYTES_MAX >> 10
+            )),
+            (Some(1..), Some(_)) => Err(
+                "a pool that replicates blocks first has no inline files; omit --inline".to_owned(),
+            ),
+            (None, Some(_)) => Ok(0),
+            (limit, _) => Ok(limit.unwrap_or(INLINE_BYTES_USUAL)),
+        }
+    }
+
     /// The requested reserve; none if the scheme has none.
     ///
     /// # Errors

@@ -39,6 +39,7 @@ fn total(usage: &ClusterUsage) -> PoolUsage {
         file_count: sum.file_count + pool.file_count,
         logical_bytes: sum.logical_bytes + pool.logical_bytes,
         raw_bytes: sum.raw_bytes + pool.raw_bytes,
+        inline_bytes: sum.inline_bytes + pool.inline_bytes,
         reserved_bytes: sum.reserved_bytes + pool.reserved_bytes,
         ..sum
     };
@@ -56,6 +57,7 @@ fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
             "files": pool.file_count,
             "logical_bytes": pool.logical_bytes,
             "raw_bytes": pool.raw_bytes,
+            "inline_bytes": pool.inline_bytes,
             "reserved_bytes": pool.reserved_bytes,
         })
     };
@@ -97,7 +99,7 @@ fn of_quota(pool: &PoolUsage) -> Option<String> {
 }
 
 fn print(usage: &ClusterUsage) {
-    let mut pools = table(&["pool", "files", "logical", "raw", "reserved"]);
+    let mut pools = table(&["pool", "files", "logical", "raw", "reserved", "inline"]);
     for pool in usage.pools.values().chain([&total(usage)]) {
         pools.add_row([
             pool.name.clone(),
@@ -105,12 +107,14 @@ fn print(usage: &ClusterUsage) {
             bytes(pool.logical_bytes),
             bytes(pool.raw_bytes),
             bytes(pool.reserved_bytes),
+            bytes(pool.inline_bytes),
         ]);
     }
     align_numbers(&mut pools);
     println!("{pools}");
     usage.pools.values().filter_map(of_quota).for_each(say);
     say("raw: all chunks with parity; reserved: space behind parity chunks for records of updates");
+    say("inline: bytes of small files, which the coordinator keeps in the metadata");
     let mut nodes = table(&["node", "used", "of it reserved", "free", "disk"]);
     for (node, known) in &usage.nodes {
         let space = usage.spaces.get(node);

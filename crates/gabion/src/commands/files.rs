@@ -49,10 +49,13 @@ pub(crate) async fn put(options: PutOptions, place: &Place, format: Format) -> R
             "chunks_left_out": summary.left_out_count,
         }));
     }
+    let place = match summary.stripe_count {
+        0 if size > 0 => "the metadata".to_owned(),
+        count => counted(count, "stripe", "stripes"),
+    };
     println!(
-        "stored {name}: {} in {}, {}/s",
+        "stored {name}: {} in {place}, {}/s",
         bytes(size),
-        counted(summary.stripe_count, "stripe", "stripes"),
         bytes((size as f64 / seconds) as u64)
     );
     if summary.left_out_count > 0 {

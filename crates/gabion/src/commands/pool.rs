@@ -310,6 +310,7 @@ fn request(options: PoolOptions) -> Result<PoolRequest, Failure> {
     }
     let reserve = options.reserve().map_err(Failure::usage)?;
     let append = options.append().map_err(Failure::usage)?;
+    let inline_bytes = options.inline_bytes().map_err(Failure::usage)?;
     let lifecycle = options.lifecycle().map_err(Failure::usage)?;
     Ok(PoolRequest {
         name: options.name,
@@ -319,6 +320,7 @@ fn request(options: PoolOptions) -> Result<PoolRequest, Failure> {
         update: options.update,
         reserve,
         append,
+        inline_bytes,
         lifecycle,
     })
 }

@@ -89,8 +89,12 @@ fn summary(name: &str, link_count: u64, stat: &FileStat) -> String {
             file.stripe_count
         ),
     };
+    let inline = match inline_bytes(stat) {
+        0 => String::new(),
+        count => format!(", {} inline in the metadata", bytes(count)),
+    };
     format!(
-        "{name}: {kind}{}{holes}{shared}{names}, pool {}, {}, survives {}",
+        "{name}: {kind}{}{inline}{holes}{shared}{names}, pool {}, {}, survives {}",
         bytes(file.size_bytes),
         spec.name,
         spec.code,
@@ -131,10 +135,16 @@ fn print_attributes(attributes: &Attributes) {
     );
 }
 
-/// Bytes of a file that no stripe holds.
+/// Bytes of a file that neither a stripe nor the metadata hold.
 fn hole_bytes(stat: &FileStat) -> u64 {
     let size_bytes = stat.layout.file.size_bytes;
-    size_bytes.saturating_sub(stored_bytes(stat))
+    size_bytes.saturating_sub(stored_bytes(stat) + inline_bytes(stat))
+}
+
+/// Bytes of a file that the metadata hold.
+fn inline_bytes(stat: &FileStat) -> u64 {
+    let inline = stat.layout.file.inline;
+    inline.map_or(0, |inline| inline.length_bytes)
 }
 
 /// Bytes of a file that these stripes hold.
@@ -154,6 +164,7 @@ fn stat_json(name: &str, stat: &FileStat) -> Value {
         "names": stat.layout.file.link_count,
         "bytes": stat.layout.file.size_bytes,
         "hole_bytes": hole_bytes(stat),
+        "inline_bytes": inline_bytes(stat),
         "read_only": stat.layout.file.is_read_only,
         "shared_stripes": stat.layout.file.shared_stripe_count,
         "pool": stat.layout.pool.spec.name,

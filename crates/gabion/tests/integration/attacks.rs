@@ -206,6 +206,7 @@ async fn begin_put(connection: &Connection, name: &str) -> PutPlaces {
         pool: None,
         size_bytes: 1 << 20,
         attributes: NewAttributes::FILE,
+        whole: None,
     };
     let reply = connection
         .call_coordinator(&request.into(), deadline())

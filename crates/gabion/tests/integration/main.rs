@@ -24,6 +24,7 @@ mod full_disk;
 mod gray_failures;
 mod hdfs;
 mod health;
+mod inline;
 mod lab;
 mod lab_run;
 mod lab_schemes;

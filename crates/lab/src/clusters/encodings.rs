@@ -214,6 +214,7 @@ impl Hands<'_> {
             update: UpdateScheme::Fo,
             reserve: None,
             append: None,
+            inline_bytes: 0,
             lifecycle: Some(LifecycleRequest {
                 replica_count: self.bench.replica_count,
                 after: EncodeAfter::Asked,

@@ -153,6 +153,7 @@ pub(super) fn pool(
         update,
         reserve: None,
         append: None,
+        inline_bytes: 0,
         lifecycle: None,
     }
 }

@@ -99,6 +99,7 @@ pub(crate) fn cluster<K: KeyValue>(store: K) -> (Meta<K>, PoolRecord) {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
+        inline_bytes: 0,
     };
     let pool = meta.create_pool(&spec).expect("a new pool");
     (meta, pool)

@@ -114,6 +114,7 @@ fn a_replaced_block_keeps_its_size() {
         offsets: vec![0],
         copied: Vec::new(),
         size: SizeChange::AtLeast(0),
+        inline: None,
         token: FencingToken::default(),
     };
     let replace = |chunk_bytes| {

@@ -14,6 +14,7 @@ fn change(meta: &Meta<MemoryStore>, put: PutId, token: FencingToken) -> Result<(
         offsets: vec![],
         copied: Vec::new(),
         size: SizeChange::AtLeast(5_000),
+        inline: None,
         token,
     };
     let begun = meta.begin_replacement(put, &rewrite, &[], 5)?;
@@ -30,6 +31,7 @@ fn changes_under_a_lower_token_are_refused_also_when_they_began_before() {
         offsets: vec![],
         copied: Vec::new(),
         size: SizeChange::AtLeast(5_000),
+        inline: None,
         token: none,
     };
     let early = meta.begin_replacement(file.put, &rewrite, &[], 5).unwrap();

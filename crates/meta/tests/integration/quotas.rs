@@ -70,6 +70,7 @@ fn replace(
         displaced,
         copied: Vec::new(),
         size: SizeChange::AtLeast(offsets.iter().max().map_or(0, |last| last + SEGMENT)),
+        inline: None,
         token: meta.exclusive(file.put)?.token,
     };
     let places = vec![place(1); offsets.len()];

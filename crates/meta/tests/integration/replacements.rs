@@ -38,6 +38,7 @@ fn begin(
     let displaced = displaced.iter().map(|&old| (offset(&old), old));
     let displaced: Vec<_> = displaced.collect();
     let rewrite = Rewrite {
+        inline: None,
         offsets: displaced.iter().map(|(offset, _)| *offset).collect(),
         displaced,
         copied: Vec::new(),

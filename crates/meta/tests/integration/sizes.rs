@@ -33,6 +33,7 @@ fn begin(
         .iter()
         .map(|&(at, stripe)| (at, lease(meta, stripe)));
     let rewrite = Rewrite {
+        inline: None,
         displaced: leased.collect(),
         offsets: offsets.to_vec(),
         copied: Vec::new(),
@@ -282,6 +283,7 @@ fn extents_begin_where_segments_do_and_within_the_file() {
     }
     for chunk_bytes in [0, 1025] {
         let rewrite = Rewrite {
+            inline: None,
             displaced: vec![],
             offsets: vec![SEGMENT],
             copied: Vec::new(),

@@ -131,6 +131,7 @@ impl World {
             (false, false) => SizeChange::AtLeast(0),
         };
         let rewrite = Rewrite {
+            inline: None,
             displaced: old.iter().map(|&(at, id)| (at, self.lease(id))).collect(),
             offsets: offsets.clone(),
             copied: shared.iter().map(|(at, _)| *at).collect(),

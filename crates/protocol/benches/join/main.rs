@@ -179,6 +179,7 @@ fn metadata(path: &std::path::Path, stripe_count: u64) -> Meta<RedbStore> {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
+        inline_bytes: 0,
     };
     let pool = meta.create_pool(&spec).expect("a new pool").id;
     let places: Vec<Placement> = (0..STRIPES_PER_PUT)

@@ -45,6 +45,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             let known = usage.pools.entry(user(file.pool)).or_default();
             known.file_count += 1;
             known.logical_bytes += file.size_bytes;
+            known.inline_bytes += file.inline.map_or(0, |inline| inline.length_bytes);
             Ok(())
         })?;
         each_stripe(meta, |stripe| {

@@ -8,13 +8,14 @@ use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
 use super::usage::ClusterUsage;
 use crate::ticket::{OpenPut, Ticket, TicketKeys};
+use bytes::Bytes;
 use gabion_layout::{
     AppendSpec, ByteRange, ChunkIndex, ClusterId, EncodeAfter, Epoch, NodeId, PoolId, RackId,
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{
     Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, InodeStatus, Listing,
-    LockSessionId, Locking, PoolRecord,
+    LockSessionId, Locking, PoolRecord, PutId,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
@@ -120,6 +121,8 @@ pub struct PoolRequest {
     pub reserve: Option<ReserveSpec>,
     /// The append phases; the default of the update scheme when absent.
     pub append: Option<AppendSpec>,
+    /// The size of the largest file whose bytes are inline in the metadata; 0 if none are.
+    pub inline_bytes: u64,
     /// The replication of blocks before they are encoded, if there is one; all other fields describe the
     /// encoded stripes.
     pub lifecycle: Option<LifecycleRequest>,
@@ -182,6 +185,17 @@ pub enum CoordinatorReply {
     Reserves(Vec<(StripeId, PoolId, ReserveSpec)>),
     /// The places of a file's stripes.
     Put(PutPlaces),
+    /// The file is stored inline.
+    Stored {
+        /// Its put.
+        put: PutId,
+        /// The file; none if it is gone by now.
+        file: Option<Box<FileRecord>>,
+        /// Its pool.
+        pool: Box<PoolRecord>,
+    },
+    /// The outcome of a write of inline bytes.
+    InlineWritten(InlineWritten),
     /// A file with its layout.
     File(FileLayout),
     /// The file or directory.
@@ -269,6 +283,41 @@ pub enum Standing {
     Rejoin,
     /// [`CoordinatorReply::Leave`].
     Leave,
+}
+
+/// All bytes of a small file that is to be stored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WholeFile {
+    /// The bytes, as many as the file's size says.
+    pub bytes: Bytes,
+    /// Drawn at random for this file: a repetition of the request is told by it.
+    pub number: u64,
+}
+
+/// The outcome of a write of inline bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum InlineWritten {
+    /// It was made. The file now; none if it is gone since.
+    Made(Option<Box<FileRecord>>),
+    /// It was not made, and never will be: the file has another version of its bytes, has or needs stripes, or takes no
+    /// writes under the token.
+    NotMade,
+}
+
+/// The beginning of a put.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BegunPut {
+    /// The stripes are to be stored.
+    Places(Box<PutPlaces>),
+    /// The file is stored inline: the put has ended.
+    Stored {
+        /// The put.
+        put: PutId,
+        /// The file; none if it is gone by now.
+        file: Option<Box<FileRecord>>,
+        /// The pool.
+        pool: Box<PoolRecord>,
+    },
 }
 
 /// The places of a file's stripes.
@@ -374,12 +423,23 @@ pub struct FileLayout {
     pub appending: Vec<StripeId>,
     /// Those of them that are not updated in place, because other files may have them too.
     pub shared: Vec<StripeId>,
+    /// All inline bytes of the file, if some of them are in the window.
+    pub inline: Option<InlineBytes>,
     /// The tickets to read and write the stripes.
     pub tickets: Vec<Ticket>,
     /// All nodes.
     pub nodes: Vec<NodeStatus>,
     /// The clients that may write it.
     pub exclusive: Exclusive,
+}
+
+/// The inline bytes of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InlineBytes {
+    /// Their version.
+    pub version: u64,
+    /// All of them.
+    pub bytes: Bytes,
 }
 
 /// Period of the renewals of a session, in milliseconds.

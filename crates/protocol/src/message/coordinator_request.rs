@@ -3,9 +3,9 @@
 
 use super::calls::calls;
 use super::coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, LockAttempt, NewExtent,
-    NotOpened, PoolRequest, PutPlaces, RepairOrder, Replacement, ScrubReport, Standing,
-    StoreFailure, StripeLease,
+    Applicant, BegunPut, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InlineWritten,
+    LockAttempt, NewExtent, NotOpened, PoolRequest, PutPlaces, RepairOrder, Replacement,
+    ScrubReport, Standing, StoreFailure, StripeLease, WholeFile,
 };
 use super::events::EventPage;
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
@@ -14,6 +14,7 @@ use super::refusal::Damage;
 use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
 use super::usage::ClusterUsage;
 use crate::ticket::OpenPut;
+use bytes::Bytes;
 use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
@@ -177,7 +178,8 @@ calls! {
     Reserves[Vec<StripeId>] -> Vec<(StripeId, PoolId, ReserveSpec)> {
         CoordinatorReply::Reserves(specs) => specs,
     }
-    /// Begin to store a file.
+    /// Begin to store a file. If the request has all of its bytes and the pool keeps such files inline, the file is stored
+    /// when it is answered, and only then the request may be repeated.
     BeginPut {
         /// The file's name.
         at: RelativePath,
@@ -189,7 +191,27 @@ calls! {
         size_bytes: u64,
         /// The file's attributes. Directories above it that are missing get its owner.
         attributes: NewAttributes,
-    } -> PutPlaces { CoordinatorReply::Put(places) => places }
+        /// All of its bytes, if they are few.
+        whole: Option<WholeFile>,
+    } -> BegunPut {
+        CoordinatorReply::Put(places) => BegunPut::Places(Box::new(places)),
+        CoordinatorReply::Stored { put, file, pool } => BegunPut::Stored { put, file, pool },
+    }
+    /// Change bytes of an inline file. May be repeated.
+    WriteInline {
+        /// The put that brought the file.
+        file: PutId,
+        /// The version of the file's bytes that the sender has seen.
+        version: u64,
+        /// The offset of the new bytes.
+        offset: u64,
+        /// The new bytes.
+        bytes: Bytes,
+        /// The file's fencing token.
+        token: FencingToken,
+        /// Drawn at random for this write: a repetition is told by it.
+        number: u64,
+    } -> InlineWritten { CoordinatorReply::InlineWritten(outcome) => outcome }
     /// Reserve more stripes for a put whose size was not known at its beginning, or fewer. May be repeated;
     /// the answer has the stripes behind the kept ones.
     ExtendPut {
@@ -469,6 +491,8 @@ calls! {
         extents: Vec<NewExtent>,
         /// The effect on the file's size.
         size: SizeChange,
+        /// The version of the file's inline bytes that the new stripes will have, if the file has some.
+        inline: Option<u64>,
         /// The file's fencing token.
         token: FencingToken,
     } -> Replacement { CoordinatorReply::Replacement(replacement) => replacement }

@@ -164,7 +164,7 @@ impl From<&MetaError> for Cause {
             | E::Address(_)
             | E::RackChanged { .. } => Self::Invalid,
             E::FileTooLarge | E::UserAttributesTooLarge { .. } => Self::TooLarge,
-            E::FixedSize | E::NotReplicated { .. } => Self::Unsupported,
+            E::FixedSize | E::NotInline | E::NotReplicated { .. } => Self::Unsupported,
             E::Snapshot(error) => error.into(),
             E::Quota(error) => error.into(),
             E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,

@@ -22,10 +22,10 @@ mod usage;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
 pub use coordinator::{
-    Applicant, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, LOCK_LEASE_MS,
-    LOCK_SESSION_MS, LONG_CALL_MS, LifecycleRequest, LockAttempt, NewExtent, NotOpened,
-    PoolRequest, PutPlaces, RENEW_EVERY_MS, RepairOrder, Replacement, ScrubReport, SettledStripe,
-    Standing, StoreFailure, StripeLease,
+    Applicant, BegunPut, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InlineBytes,
+    InlineWritten, LOCK_LEASE_MS, LOCK_SESSION_MS, LONG_CALL_MS, LifecycleRequest, LockAttempt,
+    NewExtent, NotOpened, PoolRequest, PutPlaces, RENEW_EVERY_MS, RepairOrder, Replacement,
+    ScrubReport, SettledStripe, Standing, StoreFailure, StripeLease, WholeFile,
 };
 pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
 pub use denial::{Cause, Denial};

@@ -26,6 +26,8 @@ pub struct PoolUsage {
     pub logical_bytes: u64,
     /// Bytes of all chunks that count, parity included, without headers and reserves.
     pub raw_bytes: u64,
+    /// Inline bytes: those of small files, which are in the metadata.
+    pub inline_bytes: u64,
     /// Bytes of reserves that have disk space, from the nodes' last heartbeats.
     pub reserved_bytes: u64,
     /// The bytes and files that count against the quota.

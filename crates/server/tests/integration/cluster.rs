@@ -168,6 +168,7 @@ pub(crate) fn pool(name: &str, update: UpdateScheme) -> PoolRequest {
         update,
         reserve: None,
         append: None,
+        inline_bytes: 0,
         lifecycle: None,
     }
 }

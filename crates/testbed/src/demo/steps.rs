@@ -32,6 +32,7 @@ pub(super) fn pool(name: &str, code: Option<String>, chunk_bytes: u64) -> PoolRe
         update: UpdateScheme::default(),
         reserve: None,
         append: None,
+        inline_bytes: 0,
         lifecycle: None,
     }
 }

@@ -1,13 +1,16 @@
 //! The model: the expected metadata of a cluster, as maps and lists.
 
-use crate::model::operation::{Action, Answer, Extension, Replacement, STRIPE_BYTES, World};
+use crate::model::operation::{
+    Action, Answer, Extension, INLINE_BYTES, InlineChange, InlinePut, Replacement, STRIPE_BYTES,
+    World,
+};
 use gabion_layout::{
-    ChunkIndex, Epoch, Generation, NodeId, StaleChunk, Start, StripeId, StripeRecord,
+    ChunkIndex, Epoch, Generation, NodeId, PoolId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Lease, MetaError,
-    NewAttributes, NodeRecord, Placement, Put, PutId, PutRecord, PutTarget, Rewrite, SizeChange,
-    StripeRun, WallClock, WallTime,
+    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Inline, Lease, MapId,
+    MetaError, NewAttributes, NodeRecord, Placement, Put, PutId, PutRecord, PutTarget, Rewrite,
+    SizeChange, StripeRun, WallClock, WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +51,10 @@ pub(crate) struct Expected {
     pub(crate) live: BTreeMap<StripeId, StripeRecord>,
     pub(crate) garbage: BTreeMap<StripeId, StripeRecord>,
     pub(crate) leases: BTreeMap<StripeId, (Epoch, Option<Holder>)>,
+    /// The bytes of those inline files that have any.
+    pub(crate) inline: BTreeMap<PutId, Vec<u8>>,
+    /// The inline puts and writes that were made, by their numbers, with the file of a put.
+    numbers: BTreeMap<u64, Option<PutId>>,
     /// Puts and replacements that were committed; a model begins too few to forget one.
     committed: BTreeSet<PutId>,
     put_count: u64,
@@ -71,6 +78,8 @@ impl Expected {
             live: BTreeMap::new(),
             garbage: BTreeMap::new(),
             leases: BTreeMap::new(),
+            inline: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             committed: BTreeSet::new(),
             put_count: 0,
             stripe_count: 0,
@@ -85,6 +94,8 @@ impl Expected {
                 size_bytes,
                 placements,
             } => self.begin((name, *existing), *size_bytes, placements, world),
+            Action::PutInline(put) => self.put_inline(put, world),
+            Action::WriteInline(change) => self.write_inline(change),
             Action::Commit(put) => self.commit(*put, world.now_ms),
             Action::Lead(stripes) => {
                 let incarnation = self.incarnation;
@@ -175,6 +186,72 @@ impl Expected {
         };
         let put = self.reserve(target, placements, world);
         Ok(Answer::Put(put))
+    }
+
+    fn put_inline(&mut self, asked: &InlinePut, world: &World) -> Outcome {
+        let InlinePut {
+            name,
+            existing,
+            bytes,
+            number,
+        } = asked;
+        if let Some(made) = self.numbers.get(number) {
+            return made.map(Answer::Stored).ok_or("NotInline");
+        }
+        let length_bytes = bytes.len() as u64;
+        if length_bytes > INLINE_BYTES {
+            return Err("NotInline");
+        }
+        self.check_name(name, *existing)?;
+        let _ = self.remove(name);
+        let put = PutId(self.put_count);
+        self.put_count += 1;
+        let mut file = new_file((name, put), world.pool, length_bytes, world.now_ms);
+        file.inline = Some(Inline {
+            version: 1,
+            length_bytes,
+        });
+        self.files.insert(name.clone(), file);
+        self.segments.insert(put, BTreeMap::new());
+        if length_bytes > 0 {
+            self.inline.insert(put, bytes.clone());
+        }
+        self.numbers.insert(*number, Some(put));
+        Ok(Answer::Stored(put))
+    }
+
+    fn write_inline(&mut self, asked: &InlineChange) -> Outcome {
+        let &InlineChange {
+            file: put,
+            version,
+            offset,
+            bytes: ref new,
+            number,
+        } = asked;
+        let file = self.files.values_mut().find(|file| file.put == put);
+        if self.numbers.contains_key(&number) {
+            return Ok(file.map_or(Answer::Done, |file| Answer::File(file.clone())));
+        }
+        let file = file.ok_or("FileGone")?;
+        let size = file.size_bytes.max(offset + new.len() as u64);
+        let is_seen = file.inline.is_some_and(|inline| inline.version == version);
+        if !is_seen || size > INLINE_BYTES {
+            return Err("FileChanged");
+        }
+        let bytes = self.inline.entry(put).or_default();
+        let end = offset as usize + new.len();
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[offset as usize..end].copy_from_slice(new);
+        file.size_bytes = size;
+        file.inline = Some(Inline {
+            version: version + 1,
+            length_bytes: bytes.len() as u64,
+        });
+        if bytes.is_empty() {
+            self.inline.remove(&put);
+        }
+        self.numbers.insert(number, None);
+        Ok(Answer::File(file.clone()))
     }
 
     /// Returns the rule for an existing file of this name that a drawn number stands for.
@@ -331,8 +408,11 @@ impl Expected {
         if is_served {
             return Err("StillServed");
         }
-        if file.truncation_count == known {
-            file.size_bytes = file.size_bytes.max(to);
+        if file.truncation_count == known && file.size_bytes < to {
+            file.size_bytes = to;
+            if let Some(inline) = &mut file.inline {
+                inline.version += 1;
+            }
         }
         Ok(Answer::File(file.clone()))
     }
@@ -355,6 +435,7 @@ impl Expected {
             placements,
         } = replacement;
         let file = *file;
+        self.check_seen(file, rewrite)?;
         for (_, old) in &rewrite.displaced {
             if !self.holds(*old) {
                 return Err("LeaseLost");
@@ -383,6 +464,23 @@ impl Expected {
             return Err("StillServed");
         }
         Ok(())
+    }
+
+    /// Refuses stripes for a file whose inline bytes they do not have.
+    fn check_seen(&self, put: PutId, rewrite: &Rewrite) -> Result<(), &'static str> {
+        let file = self.files.values().find(|file| file.put == put);
+        let present = file.and_then(|file| file.inline);
+        let seen = rewrite.inline;
+        let fits = match present {
+            Some(present) if present.length_bytes == 0 => {
+                seen.is_none_or(|seen| seen == present.version)
+            }
+            present => present.map(|inline| inline.version) == seen,
+        };
+        if fits || rewrite.offsets.is_empty() {
+            return Ok(());
+        }
+        Err("FileChanged")
     }
 
     /// Whether a stripe that the file has lost may be served.
@@ -422,6 +520,7 @@ impl Expected {
             return Err("LeaseLost");
         }
         self.check_holes(file_put, &rewrite)?;
+        self.check_seen(file_put, &rewrite)?;
         for (at, _) in displaced {
             segments.remove(at);
         }
@@ -458,6 +557,8 @@ impl Expected {
             .find(|file| file.put == file_put)
             .expect("it has segments");
         file.truncation_count += u64::from(is_cut);
+        let gets_stripes = !offsets.is_empty();
+        change_inline(file, &mut self.inline, gets_stripes, size);
         (file.size_bytes, file.stripe_count) = (size, segments.len() as u64);
         self.segments.insert(file_put, segments);
         self.puts.remove(&put);
@@ -473,6 +574,7 @@ impl Expected {
             .remove(&file.put)
             .expect("each file has a list");
         self.removed.insert(file.put, segments);
+        self.inline.remove(&file.put);
         Ok(Answer::Done)
     }
 
@@ -529,24 +631,8 @@ impl Expected {
         self.check_name(&name, existing)?;
         let _ = self.remove(&name);
         let (_, stripes) = self.puts.remove(&put).expect("it was just there");
-        let file = FileRecord {
-            directory: DirectoryId(1),
-            name: name.clone(),
-            pool,
-            size_bytes,
-            stripe_count: stripes.len() as u64,
-            put,
-            created_ms: now_ms,
-            generation: 0,
-            truncation_count: 0,
-            link_count: 1,
-            symlink: None,
-            map: gabion_meta::MapId(put.0),
-            shared_stripe_count: 0,
-            shared_below: StripeId(0),
-            is_read_only: false,
-            attributes: Attributes::new(NewAttributes::FILE, STOPPED),
-        };
+        let mut file = new_file((&name, put), pool, size_bytes, now_ms);
+        file.stripe_count = stripes.len() as u64;
         let offsets = (0..).step_by(STRIPE_BYTES as usize);
         let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));
         self.segments.insert(put, segments.collect());
@@ -612,5 +698,55 @@ impl Expected {
             generation,
             holder: asker,
         }))
+    }
+}
+
+/// The effect of stripes and of a new size on inline bytes.
+fn change_inline(
+    file: &mut FileRecord,
+    inline: &mut BTreeMap<PutId, Vec<u8>>,
+    gets_stripes: bool,
+    size: u64,
+) {
+    if gets_stripes {
+        file.inline = None;
+        inline.remove(&file.put);
+    }
+    let Some(known) = file.inline.as_mut().filter(|_| size != file.size_bytes) else {
+        return;
+    };
+    known.version += 1;
+    known.length_bytes = known.length_bytes.min(size);
+    if let Some(bytes) = inline.get_mut(&file.put) {
+        bytes.truncate(size as usize);
+    }
+    inline.retain(|_, bytes| !bytes.is_empty());
+}
+
+/// A file without stripes.
+fn new_file(
+    (name, put): (&str, PutId),
+    pool: PoolId,
+    size_bytes: u64,
+    created_ms: u64,
+) -> FileRecord {
+    FileRecord {
+        directory: DirectoryId(1),
+        name: name.to_owned(),
+        pool,
+        size_bytes,
+        stripe_count: 0,
+        put,
+        created_ms,
+        generation: 0,
+        truncation_count: 0,
+        link_count: 1,
+        symlink: None,
+        map: MapId(put.0),
+        shared_stripe_count: 0,
+        shared_below: StripeId(0),
+        is_read_only: false,
+        inline: None,
+        attributes: Attributes::new(NewAttributes::FILE, STOPPED),
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use bed::Bed;
 use expected::{Expected, kind, stopped_clock};
 use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive, UpdateScheme};
 use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
-use operation::{Answer, NODES, World};
+use operation::{Answer, INLINE_BYTES, NODES, World};
 pub(crate) use operation::{Operation, operations};
 use std::collections::BTreeMap;
 
@@ -63,6 +63,7 @@ fn furnish<K: KeyValue>(meta: &Meta<K>) -> World {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
+        inline_bytes: INLINE_BYTES,
     };
     World::new(meta.create_pool(&spec).expect("a pool").id)
 }
@@ -87,6 +88,15 @@ fn compare<K: KeyValue>(meta: &Meta<K>, expected: &Expected) {
     assert!(garbage.iter().eq(expected.garbage.values()));
     let files = meta.files("", None, all).expect("files");
     assert!(files.iter().eq(expected.files.values()));
+    for file in &files {
+        let bytes = meta.inline_bytes(file.put).expect("a file");
+        assert_eq!(
+            bytes.as_ref(),
+            expected.inline.get(&file.put),
+            "{}",
+            file.name
+        );
+    }
     let puts = meta.puts().expect("puts");
     assert!(puts.iter().eq(expected.puts.values().map(|(put, _)| put)));
     for node in (0..=NODES).map(NodeId) {

@@ -3,8 +3,9 @@
 use crate::model::expected::Expected;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, StripeId, StripeRecord};
 use gabion_meta::{
-    Displaced, Existing, FencingToken, FileRecord, Holder, KeyValue, Lease, Membership, Meta,
-    MetaError, NewAttributes, NodeRecord, Placement, Put, PutId, Rewrite, SizeChange, Timing,
+    Displaced, Existing, FencingToken, FileRecord, Holder, InlineWrite, KeyValue, Lease,
+    Membership, Meta, MetaError, NewAttributes, NodeRecord, Placement, Put, PutId, Rewrite,
+    SizeChange, Timing,
 };
 use proptest::prelude::*;
 
@@ -12,6 +13,11 @@ use proptest::prelude::*;
 pub(crate) const NODES: u32 = 12;
 /// Data bytes of a full stripe of the test's pool: `rs(4,2)` with chunks of 1024 bytes.
 pub(crate) const STRIPE_BYTES: u64 = 4 * 1024;
+/// The limit of its inline files.
+pub(crate) const INLINE_BYTES: u64 = 3000;
+/// The least number of a put and of a write of inline bytes. Other changes have lower ones.
+const PUT_NUMBERS: u64 = 1 << 40;
+const WRITE_NUMBERS: u64 = 1 << 41;
 /// The timing of the test's membership.
 pub(crate) const TIMING: Timing = Timing {
     lease_ms: 100,
@@ -30,6 +36,19 @@ pub(crate) enum Operation {
         existing: u8,
         size_bytes: u64,
         place: u32,
+    },
+    PutInline {
+        name: u8,
+        existing: u8,
+        length: usize,
+        number: u64,
+    },
+    WriteInline {
+        name: u8,
+        offset: u64,
+        length: usize,
+        behind: bool,
+        number: u64,
     },
     Commit {
         pick: usize,
@@ -52,6 +71,7 @@ pub(crate) enum Operation {
         name: u8,
         first: usize,
         shape: u8,
+        behind: bool,
         place: u32,
     },
     CommitReplacement {
@@ -116,13 +136,25 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         4 => (name.clone(), 0u8..4, 0..3 * STRIPE_BYTES, 0..NODES).prop_map(
             |(name, existing, size_bytes, place)| Operation::Begin { name, existing, size_bytes, place }
         ),
+        // A number is drawn again from time to time: its request is a repetition then.
+        3 => (name.clone(), 0u8..4, 0..3500usize, 0..40u64).prop_map(
+            |(name, existing, length, number)| Operation::PutInline { name, existing, length, number }
+        ),
+        3 => (name.clone(), 0..3000u64, 0..500usize, prop::bool::weighted(0.2), 0..40u64).prop_map(
+            |(name, offset, length, behind, number)| Operation::WriteInline {
+                name, offset, length, behind, number,
+            }
+        ),
         2 => (name.clone(), name.clone(), 0u8..4, prop::bool::weighted(0.2)).prop_map(
             |(name, to, existing, behind)| Operation::Rename { name, to, existing, behind }
         ),
         4 => (0usize..3).prop_map(|pick| Operation::Commit { pick }),
         3 => name.clone().prop_map(|name| Operation::Lead { name }),
-        3 => (name.clone(), 0usize..2, 0..6u8, 0..NODES)
-            .prop_map(|(name, first, shape, place)| Operation::Replace { name, first, shape, place }),
+        3 => (name.clone(), 0usize..2, 0..6u8, prop::bool::weighted(0.2), 0..NODES).prop_map(
+            |(name, first, shape, behind, place)| Operation::Replace {
+                name, first, shape, behind, place,
+            }
+        ),
         1 => (name.clone(), 0..5 * STRIPE_BYTES).prop_map(|(name, to)| Operation::Grow { name, to }),
         2 => (0usize..3, prop::bool::weighted(0.3), 0..3u64, 0..3 * STRIPE_BYTES, 0..NODES).prop_map(
             |(pick, behind, kept_count, size_bytes, place)| Operation::Extend {
@@ -159,6 +191,8 @@ pub(crate) enum Action {
         size_bytes: u64,
         placements: Vec<Placement>,
     },
+    PutInline(InlinePut),
+    WriteInline(InlineChange),
     Commit(PutId),
     /// The coordinator takes the leases of these stripes.
     Lead(Vec<StripeId>),
@@ -188,6 +222,7 @@ pub(crate) enum Action {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Answer {
     Put(Put),
+    Stored(PutId),
     File(FileRecord),
     Stripe(StripeRecord),
     Stripes(Vec<StripeRecord>),
@@ -240,6 +275,88 @@ impl Extension {
     }
 }
 
+/// An inline file.
+#[derive(Clone, Debug)]
+pub(crate) struct InlinePut {
+    pub(crate) name: String,
+    pub(crate) existing: Existing,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) number: u64,
+}
+
+impl InlinePut {
+    fn apply<K: KeyValue>(&self, meta: &Meta<K>, world: &World) -> Result<Answer, MetaError> {
+        let new = (self.name.as_str(), self.existing, NewAttributes::FILE);
+        let at = (self.number, world.now_ms);
+        let stored = meta.put_inline(new, world.pool, &self.bytes, at);
+        stored.map(|(put, _)| Answer::Stored(put))
+    }
+
+    fn of(expected: &Expected, name: String, now_ms: u64, operation: &Operation) -> Option<Self> {
+        let &Operation::PutInline {
+            existing,
+            length,
+            number,
+            ..
+        } = operation
+        else {
+            return None;
+        };
+        Some(Self {
+            existing: expected.existing(&name, existing),
+            name,
+            bytes: bytes(now_ms, length),
+            number: PUT_NUMBERS + number,
+        })
+    }
+}
+
+/// A change of inline bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineChange {
+    pub(crate) file: PutId,
+    pub(crate) version: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) number: u64,
+}
+
+impl InlineChange {
+    fn apply<K: KeyValue>(&self, meta: &Meta<K>) -> Result<Answer, MetaError> {
+        let write = InlineWrite {
+            version: self.version,
+            offset: self.offset,
+            bytes: &self.bytes,
+            token: FencingToken::default(),
+            number: self.number,
+        };
+        let written = meta.write_inline(self.file, &write)?;
+        Ok(written.map_or(Answer::Done, Answer::File))
+    }
+
+    /// That of the present version, or of the one before.
+    fn of(file: &FileRecord, now_ms: u64, operation: &Operation) -> Option<Self> {
+        let &Operation::WriteInline {
+            offset,
+            length,
+            behind,
+            number,
+            ..
+        } = operation
+        else {
+            return None;
+        };
+        let version = file.inline.map_or(1, |inline| inline.version);
+        Some(Self {
+            file: file.put,
+            version: version - u64::from(behind),
+            offset,
+            bytes: bytes(now_ms, length),
+            number: WRITE_NUMBERS + number,
+        })
+    }
+}
+
 /// A change of a file's extents.
 #[derive(Clone, Debug)]
 pub(crate) struct Replacement {
@@ -278,27 +395,27 @@ impl Action {
                     now_ms,
                 )
                 .map(Answer::Put),
+            Self::PutInline(put) => put.apply(meta, world),
+            Self::WriteInline(change) => change.apply(meta),
             Self::Commit(put) => meta.commit_put(*put, now_ms).map(Answer::File),
             Self::Lead(stripes) => {
                 let incarnation = meta.incarnation();
                 let holder = Holder::Coordinator { incarnation };
                 let leases = meta.acquire_all(stripes, holder, &world.membership, now_ms)?;
-                let leases: Result<_, _> = leases.into_iter().collect();
-                leases.map(Answer::Leases)
+                Ok(Answer::Leases(
+                    leases.into_iter().collect::<Result<_, _>>()?,
+                ))
             }
             Self::Extend(extension) => extension.apply(meta, now_ms),
-            Self::Grow(file, to, known) => meta
-                .grow(*file, *to, *known)
-                .map(|(file, _)| Answer::File(file)),
+            Self::Grow(file, to, known) => Ok(Answer::File(meta.grow(*file, *to, *known)?.0)),
             Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
             Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
             Self::Remove(name) => {
                 let file = meta.file(name)?;
-                let version = (file.generation, meta.change_count());
-                let removed = meta.remove_file(name, file.put, version);
-                removed.map(|()| Answer::Done)
+                meta.remove_file(name, file.put, (file.generation, meta.change_count()))?;
+                Ok(Answer::Done)
             }
             Self::Discard(limit) => meta.discard_removed(*limit).map(Answer::Whether),
             Self::Rename {
@@ -309,8 +426,8 @@ impl Action {
             } => {
                 let from = meta.file_of(*file).map(|file| file.name)?;
                 let version = (*generation, meta.change_count());
-                let renamed = meta.rename((*file, from), version, to, *existing);
-                renamed.map(|()| Answer::Done)
+                meta.rename((*file, from), version, to, *existing)?;
+                Ok(Answer::Done)
             }
             Self::Reclaim(stripe) => meta.reclaimed(*stripe).map(Answer::Whether),
             Self::Relocate(stripe, generation, chunk, node) => meta
@@ -408,10 +525,7 @@ impl World {
         let name = |name: u8| format!("file/{name}");
         let put = |pick| *expected.puts.keys().nth(pick).unwrap_or(&PutId(999));
         let stripe = |pick| *expected.live.keys().nth(pick).unwrap_or(&StripeId(9999));
-        let garbage = |pick| {
-            let garbage = expected.garbage.keys().nth(pick);
-            garbage.copied().unwrap_or_else(|| stripe(pick))
-        };
+        let garbage = |pick| *expected.garbage.keys().nth(pick).unwrap_or(&stripe(pick));
         Some(match *operation {
             Operation::Restart { .. } | Operation::Silence { .. } | Operation::Rerun { .. } => {
                 return None;
@@ -427,6 +541,9 @@ impl World {
                 size_bytes,
                 placements: placements(size_bytes, place),
             },
+            Operation::PutInline { name: n, .. } | Operation::WriteInline { name: n, .. } => {
+                inline_action(expected, name(n), self.now_ms, operation)?
+            }
             Operation::Commit { pick } => Action::Commit(put(pick)),
             Operation::Lead { name: n } => {
                 let file = expected.files.get(&name(n))?;
@@ -496,6 +613,7 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
     let &Operation::Replace {
         first,
         shape,
+        behind,
         place,
         ..
     } = operation
@@ -543,6 +661,7 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
         nodes: spread(place),
     };
     let placements = offsets.iter().map(placement).collect();
+    let inline = file.inline.filter(|inline| inline.length_bytes > 0);
     Some(Replacement {
         file: file.put,
         rewrite: Rewrite {
@@ -550,10 +669,31 @@ fn replacement(expected: &Expected, name: &str, operation: &Operation) -> Option
             offsets,
             copied: Vec::new(),
             size,
+            inline: inline.map(|inline| inline.version - u64::from(behind)),
             token: FencingToken::default(),
         },
         placements,
     })
+}
+
+/// The put of an inline file, or a change of its bytes.
+fn inline_action(
+    expected: &Expected,
+    name: String,
+    now_ms: u64,
+    operation: &Operation,
+) -> Option<Action> {
+    if let Operation::PutInline { .. } = operation {
+        return InlinePut::of(expected, name, now_ms, operation).map(Action::PutInline);
+    }
+    let file = expected.files.get(&name)?;
+    InlineChange::of(file, now_ms, operation).map(Action::WriteInline)
+}
+
+/// Bytes that differ from those of other moments.
+fn bytes(now_ms: u64, length: usize) -> Vec<u8> {
+    let byte = |at: usize| (now_ms as usize * 31 + at * 7) as u8;
+    (0..length).map(byte).collect()
 }
 
 /// The growth of a file, sometimes of before its last truncation.

@@ -5,7 +5,7 @@
 
 use super::Files;
 use crate::coordinator::core::Answer;
-use crate::message::{CoordinatorReply, FileLayout, ask};
+use crate::message::{CoordinatorReply, FileLayout, InlineBytes, ask};
 use crate::ticket::Operations;
 use gabion_layout::{ByteRange, StripeRecord};
 use gabion_meta::{
@@ -102,6 +102,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             before,
             behind,
             shared,
+            inline,
         } = part;
         let (offsets, stripes): (Vec<u64>, Vec<StripeRecord>) = stripes.into_iter().unzip();
         let may_append = |pool: &PoolRecord| pool.spec.append.is_some();
@@ -111,6 +112,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Vec::new()
         };
         let exclusive = meta.exclusive(file.put)?;
+        let version = file.inline.map_or(0, |inline| inline.version);
+        let inline = inline.map(|bytes| InlineBytes {
+            version,
+            bytes: bytes.into(),
+        });
         Ok(FileLayout {
             file,
             pool,
@@ -122,6 +128,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             offsets,
             appending,
             shared,
+            inline,
             tickets: Vec::new(),
             nodes: Vec::new(),
             exclusive,

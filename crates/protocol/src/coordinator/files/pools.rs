@@ -84,6 +84,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             append: request
                 .append
                 .or_else(|| scheme.appends().then(AppendSpec::default)),
+            inline_bytes: request.inline_bytes,
         };
         update::check_pool(spec.update, spec.reserve, spec.append)?;
         let create: Create<K> = match request.lifecycle {

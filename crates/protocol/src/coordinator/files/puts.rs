@@ -24,9 +24,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             pool,
             size_bytes,
             attributes,
+            whole,
         } = asked;
         if existing != Existing::Stays {
-            self.check_unused(&at, None, |_| true).await?;
+            let number = whole.as_ref().map(|whole| whole.number);
+            self.check_unused(&at, number, |_| true).await?;
         }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
@@ -40,6 +42,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let Some((facts, encoded)) = self.core.with_meta(find).await? else {
             return Err(no_pool());
         };
+        if let Some(whole) = whole.filter(|_| facts.record.keeps_inline(size_bytes)) {
+            let new = (at, existing, attributes);
+            return self.put_inline(new, &facts, (size_bytes, whole)).await;
+        }
         let placements = match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
             Ok(placements) => placements,
             Err(rejection) => return rejection.answer(),
@@ -348,6 +354,7 @@ mod tests {
             update: UpdateScheme::Pl,
             reserve: None,
             append: None,
+            inline_bytes: 0,
         }
     }
 

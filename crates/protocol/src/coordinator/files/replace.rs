@@ -42,6 +42,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             displaced,
             extents,
             size,
+            inline,
             token,
         } = asked;
         let stripes: Vec<StripeId> = displaced.iter().map(|(_, stripe)| *stripe).collect();
@@ -57,7 +58,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Ok(leases) => leases,
             Err(error) => return Rejection::from(error).answer(),
         };
-        let begun = self.begin_leased((file, token), (&displaced, &leases), (&extents, size));
+        let begun = self.begin_leased(
+            (file, token),
+            (&displaced, &leases),
+            (&extents, size, inline),
+        );
         let begun = begun.await;
         let (mut put, settled, copied) = match begun {
             Ok(begun) => begun,
@@ -117,7 +122,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self: &Arc<Self>,
         (file, token): (PutId, FencingToken),
         (displaced, leases): (&[(u64, StripeId)], &[Displaced]),
-        (extents, size): (&[NewExtent], SizeChange),
+        (extents, size, inline): (&[NewExtent], SizeChange, Option<u64>),
     ) -> Result<(Put, Vec<SettledStripe>, Vec<u64>), Rejection> {
         let mut settled = Vec::with_capacity(leases.len());
         for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
@@ -146,6 +151,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             offsets: extents.iter().map(|extent| extent.offset).collect(),
             copied: copy_offsets.clone(),
             size,
+            inline,
             token,
         };
         let now_ms = self.core.ports.now_ms();

@@ -55,6 +55,7 @@ fn begin_phase(bed: &mut Bed, stripe: &StripeRecord) -> Epoch {
 /// that keeps the copy, and the term of its primary.
 fn appended(bed: &mut Bed) -> (StripeRecord, NodeId, Epoch) {
     let reply = bed.ask(CoordinatorRequest::CreatePool(PoolRequest {
+        inline_bytes: 0,
         name: "p".to_owned(),
         survive: "1-rack".parse().unwrap(),
         code: Some("rs(4,2)".to_owned()),

@@ -316,6 +316,7 @@ impl Bed {
             update: UpdateScheme::default(),
             reserve: None,
             append: None,
+            inline_bytes: 0,
             lifecycle: None,
         }))
     }
@@ -419,6 +420,7 @@ impl Bed {
             pool: None,
             size_bytes,
             attributes: NewAttributes::FILE,
+            whole: None,
         });
         match reply {
             CoordinatorReply::Put(places) => (places.put, places.stripes),

@@ -67,6 +67,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
         pool: None,
         size_bytes: 4 * MIB,
         attributes: NewAttributes::FILE,
+        whole: None,
     });
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
@@ -99,6 +100,7 @@ fn a_write_into_a_hole_that_has_no_room_is_refused_because_of_the_disks() {
         displaced: Vec::new(),
         extents: vec![hole],
         size: gabion_meta::SizeChange::AtLeast(44 * MIB),
+        inline: None,
         token: gabion_meta::FencingToken::default(),
     });
     let CoordinatorReply::Refused(why) = refused else {
@@ -126,6 +128,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
             pool: None,
             size_bytes: stripe_count * 4 * MIB,
             attributes: NewAttributes::FILE,
+            whole: None,
         })
     };
     let refused = put(&mut bed, 8);

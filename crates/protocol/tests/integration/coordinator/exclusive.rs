@@ -250,6 +250,7 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
         pool: None,
         size_bytes: 4 << 20,
         attributes: NewAttributes::FILE,
+        whole: None,
     });
     let CoordinatorReply::Put(begun) = begun else {
         panic!("{begun:?}")

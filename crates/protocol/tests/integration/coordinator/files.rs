@@ -26,6 +26,7 @@ fn a_refusal_names_its_cause_for_programs() {
             pool: pool.map(str::to_owned),
             size_bytes,
             attributes: NewAttributes::FILE,
+            whole: None,
         }))
     };
     assert_eq!(put("f", None, 1), Cause::Exists);
@@ -116,6 +117,7 @@ fn a_put_goes_to_nodes_that_are_up_and_is_seen_when_committed() {
             pool: pool.map(str::to_owned),
             size_bytes: (4 << 20) + 1,
             attributes: NewAttributes::FILE,
+            whole: None,
         })
     };
     refused(&bed.ask(begin(None)), "not exactly one pool");
@@ -173,6 +175,7 @@ fn a_put_without_room_is_refused() {
         pool: None,
         size_bytes: 1,
         attributes: NewAttributes::FILE,
+        whole: None,
     });
     refused(&put, "have room for 4");
 }
@@ -405,6 +408,7 @@ fn a_stripe_is_stored_without_a_failed_node_where_the_others_are_too_few() {
         pool: None,
         size_bytes: 1,
         attributes: NewAttributes::FILE,
+        whole: None,
     });
     refused(&refusal, "does not fit");
 }
@@ -430,6 +434,7 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
         pool: None,
         size_bytes: 1,
         attributes: NewAttributes::FILE,
+        whole: None,
     };
     let reply = bed.ask(begin.clone());
     assert!(matches!(reply, CoordinatorReply::Busy(_)), "{reply:?}");
@@ -575,6 +580,7 @@ fn a_rename_and_a_put_over_a_file_remove_its_chunks() {
         pool: None,
         size_bytes: 1 << 20,
         attributes: NewAttributes::FILE,
+        whole: None,
     }) else {
         panic!("the file may be replaced")
     };

@@ -33,6 +33,7 @@ impl Setting {
         let mut bed = Bed::new(3, 3);
         let rule = GroupingRule::Authors;
         let reply = bed.ask(CoordinatorRequest::CreatePool(PoolRequest {
+            inline_bytes: 0,
             name: "p".to_owned(),
             survive: "1-rack".parse().unwrap(),
             code: Some("rs(6,3)".to_owned()),

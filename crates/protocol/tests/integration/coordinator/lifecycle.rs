@@ -29,6 +29,7 @@ fn bed(after: EncodeAfter) -> Bed {
         update: UpdateScheme::default(),
         reserve: None,
         append: None,
+        inline_bytes: 0,
         lifecycle: Some(LifecycleRequest {
             replica_count: 3,
             after,

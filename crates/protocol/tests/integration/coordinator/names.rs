@@ -200,6 +200,7 @@ fn attributes_that_no_inode_can_have_are_refused() {
                 pool: None,
                 size_bytes: 1,
                 attributes: wrong,
+                whole: None,
             }),
         ];
         assert_eq!(refused.map(cause), [Cause::Invalid; 3], "{wrong:?}");

@@ -45,6 +45,7 @@ fn ask(bed: &mut Bed, stripes: &[StripeRecord]) -> CoordinatorReply {
         displaced: stripes.iter().map(|old| (offset(old), old.id)).collect(),
         extents: stripes.iter().map(extent).collect(),
         size: SizeChange::AtLeast(0),
+        inline: None,
         token: FencingToken::default(),
     })
 }
@@ -388,6 +389,7 @@ fn begin_change(
         displaced: displaced.collect(),
         extents: extents.collect(),
         size,
+        inline: None,
         token: FencingToken::default(),
     })
 }

@@ -96,6 +96,7 @@ fn a_reader_s_tickets_permit_no_install_and_a_put_s_nothing_else() {
             chunk_bytes: old.chunk_bytes,
         }],
         size: SizeChange::AtLeast(0),
+        inline: None,
         token: FencingToken::default(),
     });
     let CoordinatorReply::Replacement(begun) = replaced else {

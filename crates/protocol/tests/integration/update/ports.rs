@@ -110,6 +110,7 @@ fn pool(update: UpdateScheme) -> PoolRecord {
     PoolRecord {
         id: PoolId(1),
         spec: PoolSpec {
+            inline_bytes: 0,
             name: "p".to_owned(),
             code: "rs(2,2)".to_owned(),
             k: 2,
