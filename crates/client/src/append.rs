@@ -86,8 +86,8 @@ impl File {
         let (offset, room) = loop {
             let from = self.size_bytes();
             check_size(from.checked_add(by_bytes))?;
-            let first = ByteRange::new(from, made_bytes);
-            match self.reserve_room(first, &attempts).await {
+            let counts = (by_bytes, made_bytes);
+            match self.reserve_room(from, counts, &attempts).await {
                 Ok(room) if self.claim(from, (by_bytes, number)).await? => break (from, room),
                 Ok(room) => {
                     if let Some(room) = room {
@@ -120,18 +120,20 @@ impl File {
         Ok(growth.await?.is_done)
     }
 
-    /// Reserves the stripes for a range behind the end of the file; none if it lies in stripes that are there.
+    /// Reserves the stripes for the first bytes of an append at the end of the file; none if they lie in stripes that are
+    /// there, or in the metadata.
     async fn reserve_room(
         &self,
-        range: ByteRange,
+        from: u64,
+        (by_bytes, made_bytes): (u64, u64),
         attempts: &Attempts,
     ) -> Result<Option<Room>, AttemptError> {
-        if self.changes_form() || self.takes_inline(range) {
-            // The coordinator refuses to let the former grow, and the latter needs no room.
+        if self.changes_form() || self.takes_inline(ByteRange::new(from, by_bytes)) {
+            // The coordinator refuses to let the former grow, and makes room for the latter when it grows.
             return Ok(None);
         }
-        let inline = self.record().inline;
-        if inline.is_some_and(|inline| inline.length_bytes > 0) {
+        let range = ByteRange::new(from, made_bytes);
+        if self.has_inline_bytes() {
             // The growth makes another version of the bytes, so they cannot be moved by the same change.
             self.move_to_stripe().await?;
         }

@@ -187,16 +187,18 @@ impl CachedFile {
                 .await;
         }
         let (mut rest, mut at) = (bytes, offset);
-        for piece in pieces {
-            let (bytes, start) = (rest.split_to(piece.length() as usize), at);
-            at += piece.length();
-            match piece {
-                Piece::Hole(_) | Piece::Inline(_) => {
+        // Inline bytes and the hole behind them are written at once.
+        for together in pieces.chunk_by(|a, b| a.extent().is_none() && b.extent().is_none()) {
+            let length: u64 = together.iter().map(Piece::length).sum();
+            let (bytes, start) = (rest.split_to(length as usize), at);
+            at += length;
+            match together[0].extent() {
+                None => {
                     cache
                         .fill_hole(self.client(), &self.handle, start, &bytes)
                         .await?;
                 }
-                Piece::Stored(extent) => {
+                Some(extent) => {
                     cache
                         .write(self.client(), &self.handle, &[extent], &bytes)
                         .await?;

@@ -5,6 +5,7 @@ use crate::byte_budget::ByteBudget;
 use crate::cache::SegmentCache;
 use crate::error::{ClientError, passing};
 use crate::health::Health;
+use crate::inline_facts::check_inline;
 use crate::locks::table::Locks;
 use crate::open_runs::OpenRuns;
 use futures::FutureExt;
@@ -404,6 +405,7 @@ impl Client {
             if offset < window.offset || window.end() <= offset {
                 return Err(ClientError::unexpected("the coordinator"));
             }
+            check_inline(layout)?;
             self.shared.ports.learn_nodes(&layout.nodes);
         }
         Ok(layout)
@@ -412,6 +414,7 @@ impl Client {
     pub(crate) async fn lookup(&self, name: &str) -> Result<FileLayout, ClientError> {
         let name = name.to_owned();
         let layout = self.ask(ask::Lookup { name }).await?;
+        check_inline(&layout)?;
         self.shared.ports.learn_nodes(&layout.nodes);
         Ok(layout)
     }

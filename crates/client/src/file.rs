@@ -3,6 +3,7 @@
 use crate::client::{Client, code_of};
 use crate::error::ClientError;
 use crate::extent::{Extent, Piece, within_file};
+use crate::inline_facts::has_valid_inline;
 use crate::layout::Layout;
 use crate::locks::LockHandle;
 use crate::losses::{PrimaryGuess, PrimaryGuesses};
@@ -17,7 +18,7 @@ use gabion_meta::{
     Symlink,
 };
 use gabion_planner::Stripe;
-use gabion_protocol::message::{FileLayout, ask};
+use gabion_protocol::message::{FileLayout, Growth, ask};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -305,14 +306,17 @@ impl File {
         lock(&self.opened.windows).exclusive
     }
 
-    /// Notes facts about the file.
+    /// Notes facts about the file; those of another one are ignored.
     pub(crate) fn note_record(&self, file: &FileRecord) {
-        lock(&self.opened.windows).note_record(file);
+        if file.put == self.opened.put && has_valid_inline(file) {
+            lock(&self.opened.windows).note_record(file);
+        }
     }
 
-    /// Notes a size of the file, and the number of truncations before it had that size.
-    pub(crate) fn note_size(&self, truncation_count: u64, size_bytes: u64) {
-        lock(&self.opened.windows).note_size(truncation_count, size_bytes);
+    /// Notes the size of the file that a growth has told.
+    pub(crate) fn note_growth(&self, growth: &Growth) {
+        let size = (growth.truncation_count, growth.size_bytes);
+        lock(&self.opened.windows).note_size(size, growth.inline);
     }
 
     /// The layout of the windows of a range as last looked up; none if one of them was not looked up yet.

@@ -9,6 +9,7 @@ use crate::rewrite::plan_move;
 use crate::write::LAST_CLOSE_MS;
 use bytes::Bytes;
 use gabion_layout::ByteRange;
+use gabion_meta::{FileRecord, PoolRecord};
 use gabion_protocol::message::{Cause, InlineWritten, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::{Arc, OnceLock};
@@ -17,9 +18,13 @@ impl File {
     /// Whether a write of this range leaves the file inline, as far as is known. Only then the write is worth trying: the
     /// coordinator decides.
     pub(crate) fn takes_inline(&self, range: ByteRange) -> bool {
-        let file = self.record();
-        let pool = self.pool();
-        file.inline.is_some() && pool.keeps_inline(range.end().max(file.size_bytes))
+        takes_inline(&self.pool(), &self.record(), range)
+    }
+
+    /// Whether the file has inline bytes, as far as is known.
+    pub(crate) fn has_inline_bytes(&self) -> bool {
+        let inline = self.record().inline;
+        inline.is_some_and(|inline| inline.length_bytes > 0)
     }
 
     /// Writes bytes of an inline file if it stays one. Returns whether it did, and otherwise nothing was written.
@@ -32,16 +37,47 @@ impl File {
         bytes: &Bytes,
         last_attempt: &LastAttempt,
     ) -> Result<bool, ClientError> {
-        if !self.takes_inline(range) {
+        let pool = self.pool();
+        let new = |file: &FileRecord| {
+            takes_inline(&pool, file, range).then(|| (range.offset, bytes.clone()))
+        };
+        let what = format!("writing {} at byte {}", self.name(), range.offset);
+        self.change_inline(what, new, last_attempt).await
+    }
+
+    /// Writes zeros over the inline bytes of a range. If others truncate the file meanwhile, it does not grow again.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub(crate) async fn zero_inline(&self, range: ByteRange) -> Result<(), ClientError> {
+        let zeros = |file: &FileRecord| {
+            let inline_bytes = file.inline?.length_bytes;
+            let part = ByteRange::new(0, inline_bytes).intersect(range)?;
+            Some((part.offset, Bytes::from(vec![0; part.length as usize])))
+        };
+        let what = format!("punching a hole into {}", self.name());
+        let last_attempt = LastAttempt::default();
+        let changed = self.change_inline(what, zeros, &last_attempt);
+        changed.await.map(drop)
+    }
+
+    /// Writes the bytes that `new` makes of the present facts about the file, with their offset, until that is done or
+    /// there are none. Returns whether they were written.
+    async fn change_inline(
+        &self,
+        what: String,
+        new: impl Fn(&FileRecord) -> Option<(u64, Bytes)>,
+        last_attempt: &LastAttempt,
+    ) -> Result<bool, ClientError> {
+        if new(&self.record()).is_none() {
             return Ok(false);
         }
-        let what = format!("writing {} at byte {}", self.name(), range.offset);
         let mut attempts = self.client.attempts(what, 0);
         // Each attempt has the number of the first: if an answer was lost, the coordinator knows it.
         let number = self.client.ports().random();
         loop {
             let deadline_ms = attempts.attempt_ms();
-            let tried = self.try_inline((range, bytes), number, last_attempt, deadline_ms);
+            let tried = self.try_inline(&new, number, last_attempt, deadline_ms);
             let missing = match tried.await {
                 Ok(is_made) => return Ok(is_made),
                 Err(AttemptError::Retry(missing)) => missing,
@@ -59,14 +95,14 @@ impl File {
 
     async fn try_inline(
         &self,
-        (range, bytes): (ByteRange, &Bytes),
+        new: &impl Fn(&FileRecord) -> Option<(u64, Bytes)>,
         number: u64,
         last_attempt: &LastAttempt,
         deadline_ms: u64,
     ) -> Result<bool, AttemptError> {
         let token = self.token().await?;
-        let inline = self.record().inline.filter(|_| self.takes_inline(range));
-        let Some(inline) = inline else {
+        let file = self.record();
+        let (Some(inline), Some((offset, bytes))) = (file.inline, new(&file)) else {
             // An attempt whose answer was lost may have been made before the file got stripes.
             return match last_attempt.inline() {
                 Some(open) => Ok(self.decide_inline(&open).await?),
@@ -77,8 +113,8 @@ impl File {
             request: ask::WriteInline {
                 file: self.put_id(),
                 version: inline.version,
-                offset: range.offset,
-                bytes: bytes.clone(),
+                offset,
+                bytes,
                 token,
                 number,
             },
@@ -158,11 +194,22 @@ impl File {
     /// # Errors
     /// Those of [`File::write`].
     pub(crate) async fn move_to_stripe(&self) -> Result<(), ClientError> {
+        let first = ByteRange::new(0, 1);
+        // The window of the inline bytes may be remembered from before they were written.
+        self.refresh(first).await?;
         let what = format!("moving the inline bytes of {} to a stripe", self.name());
         let new = (&Bytes::new(), &LastAttempt::default());
-        let moved = self.rewrite(what, ByteRange::new(0, 1), plan_move, new);
+        let moved = self.rewrite(what, first, plan_move, new);
         moved.await.map(drop)
     }
+}
+
+/// Whether a file of this pool stays inline when a range of it is written. Bytes that are inline already stay it, whatever
+/// the file's size.
+fn takes_inline(pool: &PoolRecord, file: &FileRecord, range: ByteRange) -> bool {
+    let size_bytes = range.end().max(file.size_bytes);
+    file.inline
+        .is_some_and(|inline| range.end() <= inline.length_bytes || pool.keeps_inline(size_bytes))
 }
 
 /// Whether a refusal says that a write is not made: one that is made is never refused. A store that fails does not know.

@@ -42,6 +42,7 @@ mod file;
 mod health;
 mod hedge;
 mod inline;
+mod inline_facts;
 mod inspect;
 mod keeper;
 mod layout;

@@ -275,7 +275,7 @@ impl Client {
         size_bytes: u64,
         whole: Option<Bytes>,
     ) -> Result<BegunPut, ClientError> {
-        let number = self.ports().random();
+        let (number, is_whole) = (self.ports().random(), whole.is_some());
         let request = ask::BeginPut {
             at: RelativePath::new(new.directory, new.name),
             existing: new.existing,
@@ -284,7 +284,16 @@ impl Client {
             attributes: new.attributes,
             whole: whole.map(|bytes| WholeFile { bytes, number }),
         };
-        self.ask(request).await
+        match self.ask(request).await {
+            Ok(BegunPut::Stored { .. }) if !is_whole => {
+                Err(ClientError::unexpected("the coordinator"))
+            }
+            // An earlier copy of the request may have stored the file.
+            Err(ClientError::Late { missing, .. }) if is_whole => {
+                Err(ClientError::NoCoordinator(missing.sentence))
+            }
+            begun => begun,
+        }
     }
 
     fn begun(&self, places: PutPlaces) -> Result<Begun, ClientError> {

@@ -30,21 +30,22 @@ impl File {
     /// Those of [`File::write`].
     pub async fn write_pieces(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let mut range = self.range_to_write(offset, &bytes)?;
-        if self
-            .write_inline(range, &bytes, &LastAttempt::default())
-            .await?
-        {
+        let none = LastAttempt::default();
+        if range.is_empty() || self.write_inline(range, &bytes, &none).await? {
             return Ok(());
         }
+        if self.has_inline_bytes() {
+            // Once, and not by the write of each of its holes.
+            self.move_to_stripe().await?;
+        }
         let mut rest = bytes;
-        if self.size_bytes() < range.end() && !range.is_empty() {
+        if self.size_bytes() < range.end() {
             let layout = self.layout_to_grow(range).await?;
             let (stored, anew) = split_stored(&layout, range);
             let last = rest.split_off(stored.length as usize);
             if anew.is_empty() {
                 self.grow(range.end()).await?;
             } else {
-                let none = LastAttempt::default();
                 self.replace(anew, &last, &none).await?;
             }
             range = stored;
@@ -90,8 +91,10 @@ impl File {
         for piece in pieces {
             match piece {
                 Piece::Inline(_) => {
-                    // The file gets a stripe for them and for all that is behind them.
-                    return self.replace(range, &bytes, &LastAttempt::default()).await;
+                    // The file gets a stripe for them and for the rest of the segment.
+                    let length = bytes.len() as u64;
+                    let rest = ByteRange::new(range.end() - length, length);
+                    return self.replace(rest, &bytes, &LastAttempt::default()).await;
                 }
                 Piece::Stored(extent) => {
                     let bytes = bytes.split_to(extent.range.length as usize);
@@ -149,7 +152,7 @@ impl File {
             token,
         };
         let growth = self.client.ask(request).await?;
-        self.note_size(growth.truncation_count, growth.size_bytes);
+        self.note_growth(&growth);
         Ok(growth)
     }
 
@@ -207,16 +210,6 @@ impl File {
             at = self.punch_window(range, at).await?;
         }
         self.await_withdrawal().await
-    }
-
-    /// Writes zeros over the inline bytes of a range.
-    async fn zero_inline(&self, range: ByteRange) -> Result<(), ClientError> {
-        let inline_bytes = self.record().inline.map_or(0, |inline| inline.length_bytes);
-        let Some(part) = ByteRange::new(0, inline_bytes).intersect(range) else {
-            return Ok(());
-        };
-        let zeros = Bytes::from(vec![0; part.length as usize]);
-        self.replace(part, &zeros, &LastAttempt::default()).await
     }
 
     /// Makes the bytes of a range zero as far as they are in the window with the byte at an offset. Returns the offset

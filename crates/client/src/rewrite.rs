@@ -18,7 +18,7 @@ pub(crate) struct Rewrite {
     pub(crate) displaced: Vec<(u64, StripeId)>,
     /// The segments that get new stripes.
     pub(crate) slots: Vec<Slot>,
-    /// The version of the file's inline bytes, if it has some: the stripe of the first segment gets them.
+    /// The version of the file's inline bytes, if it has some: the new stripes get them.
     pub(crate) inline: Option<u64>,
     /// The effect on the file's size.
     pub(crate) size: SizeChange,
@@ -76,7 +76,7 @@ impl Rewrite {
     }
 }
 
-/// The change that stores the inline bytes in stripes; none if there are none.
+/// The change that stores the inline bytes in stripes; none if the file has no inline bytes.
 pub(crate) fn plan_move(layout: &Layout) -> Option<Rewrite> {
     let slots: Vec<Slot> = inline_slots(layout).collect();
     (!slots.is_empty()).then(|| Rewrite {

@@ -3,7 +3,7 @@
 use crate::error::ClientError;
 use crate::layout::{Layout, age, joined};
 use gabion_layout::ByteRange;
-use gabion_meta::{Exclusive, FileRecord};
+use gabion_meta::{Exclusive, FileRecord, Inline};
 use gabion_protocol::message::FileLayout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,12 +80,13 @@ impl Windows {
         }
     }
 
-    /// Notes a size of the file, and the number of truncations before it had that size. An older size than the known
-    /// one has no effect.
-    pub(crate) fn note_size(&mut self, truncation_count: u64, size_bytes: u64) {
+    /// Notes a size of the file with the number of truncations before it had that size, and its inline bytes then. An
+    /// older size than the known one has no effect.
+    pub(crate) fn note_size(&mut self, size: (u64, u64), inline: Option<Inline>) {
         let file = &mut self.file;
-        if (file.truncation_count, file.size_bytes) < (truncation_count, size_bytes) {
-            (file.truncation_count, file.size_bytes) = (truncation_count, size_bytes);
+        if (file.truncation_count, file.size_bytes) < size {
+            (file.truncation_count, file.size_bytes) = size;
+            file.inline = inline;
         }
     }
 
@@ -172,12 +173,12 @@ mod tests {
         );
         let size = windows.at(0).map(|layout| layout.file.file.size_bytes);
         assert_eq!(size, Some(50));
-        windows.note_size(0, 700);
+        windows.note_size((0, 700), None);
         assert_eq!(windows.file.size_bytes, 50, "that growth was before, too");
-        windows.note_size(1, 700);
+        windows.note_size((1, 700), None);
         windows.note(window(1, 600, 1));
         assert_eq!(windows.file.size_bytes, 700);
-        windows.note_size(2, 20);
+        windows.note_size((2, 20), None);
         assert_eq!(windows.file.size_bytes, 20, "a truncation is noted");
     }
 
@@ -185,7 +186,7 @@ mod tests {
     fn a_late_look_up_removes_windows_that_may_be_older() {
         let mut windows = Windows::new(window(0, 900, 0));
         windows.note(window(1, 950, 0));
-        windows.note_size(0, 1000);
+        windows.note_size((0, 1000), None);
         // These are from before the growth, and one may be from after what is known of the same place.
         windows.note(window(0, 900, 0));
         assert_eq!(over(&windows, 0, 1), None);

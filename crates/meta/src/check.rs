@@ -5,7 +5,7 @@ use crate::directories::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Found, data_bytes, extents, find};
 use crate::hard_links::{NAMES_MAX, others};
-use crate::inline_rows::agrees;
+use crate::inline_rows::{agrees, inline_files};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
@@ -21,9 +21,9 @@ use crate::quotas::contradiction;
 use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PutId};
 use crate::schema::{
     ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
-    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, INLINE, LEASES, LOCK_SESSIONS, LOCKED_FILES,
-    LOCKS, MAPS, MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS,
-    PUTS, REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
+    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,
+    MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
+    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
@@ -486,8 +486,7 @@ impl<'t> Check<'t> {
         let exclusive = exclusive.into_iter().map(|(file, _)| file);
         let links = HARD_LINKS.scan(self.txn, &HARD_LINKS.all(), usize::MAX)?;
         let links = links.into_iter().map(|(file, _)| file);
-        let inline = INLINE.scan(self.txn, &INLINE.all(), usize::MAX)?;
-        let links = links.chain(inline.into_iter().map(|(file, _)| file));
+        let links = links.chain(inline_files(self.txn)?);
         self.attributes()?;
         for file in dropped.chain(growths).chain(exclusive).chain(links) {
             let is_known = FILES.get(self.txn, &file)?.is_some();

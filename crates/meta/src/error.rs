@@ -354,6 +354,9 @@ pub enum MetaError {
     /// The pool keeps no inline files of this size.
     #[error("the file is too large to be inline in its pool; store it in stripes")]
     NotInline,
+    /// An earlier copy of the request was refused.
+    #[error("the request was refused before, so it has no effect; make a new one")]
+    WasRefused,
     /// The files of this pool keep their sizes.
     #[error(
         "files of a pool that replicates blocks first have fixed sizes and extents; store the file again to change them"

@@ -3,7 +3,7 @@
 use crate::dropped::check_none_served;
 use crate::error::MetaError;
 use crate::files::{check_no_symlink, file_of, put_file};
-use crate::inline_rows::note_resize;
+use crate::inline_rows::{fill_with_zeros, note_resize};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
@@ -86,6 +86,8 @@ impl<K: KeyValue> Meta<K> {
             }
             file.size_bytes = to;
             note_resize(txn, &mut file)?;
+            // The append's bytes have room from here on.
+            fill_with_zeros(txn, &mut file)?;
             growths.push(Growth { number });
             let forgotten = growths.len().saturating_sub(REMEMBERED_COUNT);
             growths.drain(..forgotten);

@@ -3,7 +3,7 @@
 //! stores its bytes in a stripe, and the replacement that brings the stripe removes the row; it is never inline again.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::changes_done::{change_done, is_done, note_done, note_made};
+use crate::changes_done::{note, note_done, outcome};
 use crate::directories::{absolute, link, make_parents};
 use crate::error::MetaError;
 use crate::files::{file_of, file_row, make_way, put_file};
@@ -14,7 +14,7 @@ use crate::names::{check_attributes, check_file_name};
 use crate::paths::RelativePath;
 use crate::pools::pool;
 use crate::quotas::{check_files, count_file};
-use crate::records::{Existing, FencingToken, FileRecord, Inline, Inode, PutId};
+use crate::records::{ChangeOutcome, Existing, FencingToken, FileRecord, Inline, Inode, PutId};
 use crate::schema::Counter;
 use crate::tokens::check_token;
 use gabion_layout::PoolId;
@@ -39,7 +39,7 @@ impl<K: KeyValue> Meta<K> {
     /// the file was made by an earlier request with this number, returns that one, or its id alone if it is gone.
     ///
     /// # Errors
-    /// [`MetaError::NotInline`] if the pool keeps no inline files of this size;
+    /// [`MetaError::NotInline`] if the pool keeps no inline files of this size; [`MetaError::WasRefused`];
     /// [`MetaError::FileName`], [`MetaError::Attributes`], [`MetaError::FileExists`], [`MetaError::FileReplaced`],
     /// [`MetaError::IsADirectory`], [`MetaError::NotADirectory`], [`MetaError::DirectoryGone`], [`MetaError::InUse`],
     /// [`MetaError::UnknownPool`], [`MetaError::IdsExhausted`]; [`MetaError::Quota`].
@@ -53,9 +53,12 @@ impl<K: KeyValue> Meta<K> {
         let (at, now) = (at.into(), self.wall_time());
         check_attributes(&attributes.into())?;
         self.change(|txn| {
-            if let Some(done) = change_done(txn, number)? {
-                let put = done.made.ok_or(MetaError::NotInline)?;
-                return Ok((put, found(txn, put)?));
+            match outcome(txn, number)? {
+                None => {}
+                Some(ChangeOutcome::MadeFile(put)) => return Ok((put, found(txn, put)?)),
+                Some(ChangeOutcome::Made | ChangeOutcome::Refused) => {
+                    return Err(MetaError::WasRefused);
+                }
             }
             if !pool(txn, pool_id)?.keeps_inline(bytes.len() as u64) {
                 return Err(MetaError::NotInline);
@@ -78,7 +81,7 @@ impl<K: KeyValue> Meta<K> {
             link(txn, &key, Inode::File(put), now)?;
             count_file(txn, &file)?;
             put_file(txn, &file)?;
-            note_made(txn, number, Some(put))?;
+            note(txn, number, ChangeOutcome::MadeFile(put))?;
             Ok((put, Some(file)))
         })
     }
@@ -88,7 +91,7 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileChanged`] when the file has another version, or is inline no more, or
-    /// would be too large for that; [`MetaError::Superseded`];
+    /// would be too large for that; [`MetaError::Superseded`]; [`MetaError::WasRefused`];
     /// [`SnapshotError::ReadOnly`](crate::SnapshotError); [`MetaError::Quota`].
     pub fn write_inline(
         &self,
@@ -97,18 +100,25 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Option<FileRecord>, MetaError> {
         let now = self.wall_time();
         self.change(|txn| {
-            if is_done(txn, write.number)? {
-                return found(txn, put);
+            match outcome(txn, write.number)? {
+                None => {}
+                Some(ChangeOutcome::Refused) => return Err(MetaError::WasRefused),
+                Some(_) => return found(txn, put),
             }
             let mut file = file_of(txn, put)?;
             check_token(txn, &file, write.token)?;
+            if write.bytes.is_empty() {
+                return Ok(Some(file));
+            }
             let Some(inline) = file.inline.filter(|inline| inline.version == write.version) else {
                 return Err(MetaError::FileChanged("its bytes have changed"));
             };
             let end = write.offset.checked_add(write.bytes.len() as u64);
-            let size = end.map(|end| end.max(file.size_bytes));
             let pool = pool(txn, file.pool)?;
-            let Some(size) = size.filter(|&size| pool.keeps_inline(size)) else {
+            let size = end.map(|end| end.max(file.size_bytes));
+            // Bytes that are inline already may be overwritten, whatever the file's size.
+            let is_within = end.is_some_and(|end| end <= inline.length_bytes);
+            let Some(size) = size.filter(|&size| is_within || pool.keeps_inline(size)) else {
                 return Err(MetaError::FileChanged("it needs stripes"));
             };
             let mut bytes = bytes_of(txn, put, inline)?;

@@ -8,6 +8,9 @@ use crate::quotas::{check_more, count_bytes};
 use crate::records::{FileRecord, Inline, PutId};
 use crate::schema::{FILES, INLINE};
 
+/// Rows that are read at a time.
+const PAGE: usize = 256;
+
 /// The inline bytes of a file, if it has any.
 pub(crate) fn present_bytes(
     txn: &dyn ReadTxn,
@@ -69,6 +72,26 @@ pub(crate) fn note_resize(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Resu
     let mut bytes = bytes_of(txn, file.put, inline)?;
     let size = usize::try_from(file.size_bytes).unwrap_or(usize::MAX);
     bytes.truncate(size);
+    set_bytes(txn, file, &bytes)
+}
+
+/// Makes the hole at the end of an inline file inline bytes, if the pool keeps files of this size inline: a later write to
+/// them takes nothing more from the quota. The caller sets the file's row.
+pub(crate) fn fill_with_zeros(
+    txn: &mut dyn WriteTxn,
+    file: &mut FileRecord,
+) -> Result<(), MetaError> {
+    let Some(inline) = file
+        .inline
+        .filter(|inline| inline.length_bytes < file.size_bytes)
+    else {
+        return Ok(());
+    };
+    if !pool(txn, file.pool)?.keeps_inline(file.size_bytes) {
+        return Ok(());
+    }
+    let mut bytes = bytes_of(txn, file.put, inline)?;
+    bytes.resize(file.size_bytes as usize, 0);
     set_bytes(txn, file, &bytes)
 }
 
@@ -142,4 +165,16 @@ pub(crate) fn agrees(
     let is_short = length_bytes <= file.size_bytes.min(INLINE_BYTES_MAX);
     let is_empty_row = row.is_some_and(|bytes| bytes.is_empty());
     Ok(is_alone && length_bytes == expected && is_short && !is_empty_row)
+}
+
+/// The files with rows of inline bytes.
+pub(crate) fn inline_files(txn: &dyn ReadTxn) -> Result<Vec<PutId>, MetaError> {
+    let mut files: Vec<PutId> = Vec::new();
+    loop {
+        let page = INLINE.scan(txn, &INLINE.after(files.last()), PAGE)?;
+        if page.is_empty() {
+            return Ok(files);
+        }
+        files.extend(page.into_iter().map(|(file, _)| file));
+    }
 }

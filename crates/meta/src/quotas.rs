@@ -237,7 +237,8 @@ pub(crate) fn contradiction<'a>(
     for (_, file) in FILES.scan(txn, &FILES.all(), usize::MAX)? {
         let expected = expected.entry(file.pool).or_default();
         expected.files += 1;
-        expected.bytes += file.inline.map_or(0, |inline| inline.length_bytes);
+        let inline_bytes = file.inline.map_or(0, |inline| inline.length_bytes);
+        expected.bytes = expected.bytes.saturating_add(inline_bytes);
     }
     let mut counted: BTreeMap<_, _> = USES
         .scan(txn, &USES.all(), usize::MAX)?

@@ -251,12 +251,22 @@ pub struct Inline {
     pub length_bytes: u64,
 }
 
-/// A change that was made under a number which its client has drawn.
+/// The outcome of a change with a number that its client has drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ChangeDone {
     pub(crate) number: u64,
-    /// The file that it has made, if a repetition of its request asks for that.
-    pub(crate) made: Option<PutId>,
+    pub(crate) outcome: ChangeOutcome,
+}
+
+/// The same without the number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum ChangeOutcome {
+    /// It was made.
+    Made,
+    /// It was made, and has made this file.
+    MadeFile(PutId),
+    /// It was refused, and its client knows.
+    Refused,
 }
 
 impl FileRecord {

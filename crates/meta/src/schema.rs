@@ -107,7 +107,7 @@ pub(crate) const REPLACEMENTS: Table<PutId, ReplacementRecord> = Table::new("rep
 pub(crate) const COMMITTED: Table<PutId, ()> = Table::new("committed puts", 20, 1);
 /// Stripes that have left a file without a successor, which nodes may serve yet, by the file.
 pub(crate) const DROPPED: Table<(PutId, StripeId), ()> = Table::new("dropped stripes", 35, 1);
-/// The numbers that clients drew for the last changes of names and attributes.
+/// The numbers that clients drew for the last changes of names, attributes and inline bytes, with their outcomes.
 pub(crate) const CHANGES_DONE: Table<u64, Vec<ChangeDone>> = Table::new("changes done", 41, 3);
 /// The last growths of files by appends.
 pub(crate) const GROWTHS: Table<PutId, Vec<Growth>> = Table::new("growths", 36, 1);

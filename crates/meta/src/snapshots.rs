@@ -15,7 +15,7 @@ use crate::meta::Meta;
 use crate::names::check_file_name;
 use crate::paths::RelativePath;
 use crate::pools::pool;
-use crate::quotas::{check_files, count_file};
+use crate::quotas::{check_files, check_more, count_file};
 use crate::records::{FencingToken, FileRecord, Inode, MapId, PutId};
 use crate::schema::{Counter, MAPS, MERGES, USER_ATTRIBUTES};
 use crate::tokens::exclusive;
@@ -50,7 +50,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when the file was thawed or frozen since;
     /// [`MetaError::IsASymlink`]; [`SnapshotError::NotShareable`]; [`SnapshotError::TooMany`];
     /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::IsADirectory`];
-    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] for files or inline bytes.
     pub fn snapshot(
         &self,
         (source, token): (PutId, FencingToken),
@@ -119,6 +119,8 @@ fn check(
     check_file_name(&path)?;
     check_free(txn, &path)?;
     check_files(txn, file.pool)?;
+    let inline_bytes = file.inline.map_or(0, |inline| inline.length_bytes);
+    check_more(txn, &pool(txn, file.pool)?, inline_bytes)?;
     Ok((file, path))
 }
 

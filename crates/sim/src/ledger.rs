@@ -92,7 +92,10 @@ impl Ledger {
 
     /// The coordinator has told a client the put of its file; it may do so several times for one call.
     pub(crate) fn put_has_begun(&self, key: &PutKey, file: PutId) {
-        self.begin_put(&mut self.state(), key, file);
+        let mut state = self.state();
+        // It has places, so no request carries it out.
+        state.whole.retain(|_, known| known != key);
+        self.begin_put(&mut state, key, file);
     }
 
     /// The state, with all files that inline puts have made.

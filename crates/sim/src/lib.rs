@@ -40,6 +40,7 @@ mod parties;
 mod places;
 mod ports;
 pub mod race;
+mod race_operations;
 pub mod registers;
 mod run;
 mod services;

@@ -5,7 +5,7 @@
 
 use gabion_layout::UpdateScheme;
 use gabion_planner::update::SCHEMES;
-use gabion_sim::race::{Operation, Race};
+use gabion_sim::race::{Kind, Operation, Race};
 use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -110,10 +110,11 @@ fn main() -> ExitCode {
 
 /// Runs all races at every step, with every update scheme.
 fn run_races() -> ExitCode {
-    for known in SCHEMES {
-        for first in Operation::all() {
+    let schemes = SCHEMES.iter().map(|known| known.scheme);
+    for (scheme, kind) in schemes.flat_map(|scheme| Kind::ALL.map(|kind| (scheme, kind))) {
+        for first in Operation::all(kind) {
             let mut run_count = 0;
-            for race in Race::of(known.scheme, &first) {
+            for race in Race::of((scheme, kind), &first) {
                 match race.run_at(0, 1) {
                     Ok(more) => run_count += more,
                     Err((step, raced)) => {
@@ -125,7 +126,7 @@ fn run_races() -> ExitCode {
                     }
                 }
             }
-            say!("{}, {first:?}: {run_count} races", known.scheme);
+            say!("{scheme}, {kind:?}, {first:?}: {run_count} races");
         }
     }
     ExitCode::SUCCESS

@@ -9,6 +9,7 @@ use crate::cached::Cached;
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::SimClient;
 use crate::cluster::Cluster;
+use crate::race_operations::{CHUNK_BYTES, CHUNK_COUNT, FILE_CELLS, INLINE_CELLS};
 use crate::run::{Ran, run_script, start};
 use crate::shape::Shape;
 use crate::snapshots::{Snapshots, make};
@@ -24,24 +25,17 @@ use gabion_layout::{AppendSpec, ByteRange, Survive, UpdateScheme};
 use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::Cause;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub use crate::race_operations::{Kind, Operation, WITHIN};
+pub(crate) use crate::race_operations::{STRIPE_CELLS, second_stripe};
+
 const SEED: u64 = 1;
 const NODE_COUNT: usize = 4;
-const CHUNK_BYTES: u64 = 8192;
-/// Data chunks of a stripe.
-const CHUNK_COUNT: u64 = 2;
-/// Cells of a stripe.
-pub(crate) const STRIPE_CELLS: u64 = CHUNK_COUNT * CHUNK_BYTES / CELL_BYTES;
-/// Cells of the file, whose third stripe is smaller than the others.
-const FILE_CELLS: u64 = 2 * STRIPE_CELLS + STRIPE_CELLS / 4;
 /// The longest pause of the first client, in virtual milliseconds. It holds leases that the other one may have to wait
 /// for.
 pub const PAUSE_MS: u64 = 5_000;
-/// Cells within the second stripe, which begins before them and ends behind them.
-pub const WITHIN: Range<u64> = STRIPE_CELLS + 300..STRIPE_CELLS + 1200;
 /// Cells before and behind those that are written through the cache, which the client reads too.
 const AROUND_CELLS: u64 = 30;
 /// The number of the first client.
@@ -52,76 +46,6 @@ pub(crate) const FILE: &str = "file";
 const FORMER: &str = "former";
 /// Interval of repeated attempts before the race.
 const PAUSE_US: u64 = 50_000;
-
-/// An operation on the file, in cells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// A write, of one stripe or several.
-    Write(Range<u64>),
-    /// The same, each stripe by itself.
-    WritePieces(Range<u64>),
-    /// Appends this many cells.
-    Append(u64),
-    /// Gives the file at least this many cells.
-    Grow(u64),
-    /// Gives the file this many cells.
-    Truncate(u64),
-    /// Makes cells zero.
-    Punch(Range<u64>),
-    /// A write through the client's cache, and a flush.
-    Cached(Range<u64>),
-    /// A write by the only writer, which ends every other session.
-    Alone(Range<u64>),
-    /// A snapshot.
-    Snapshot,
-    /// Another file of this many cells takes the name.
-    Replace(u64),
-}
-
-/// The cells of the second stripe.
-pub(crate) const fn second_stripe() -> Range<u64> {
-    STRIPE_CELLS..2 * STRIPE_CELLS
-}
-
-impl Operation {
-    /// Those that are raced with each other.
-    pub fn all() -> Vec<Self> {
-        vec![
-            Self::Write(WITHIN),
-            Self::across_borders(),
-            Self::Write(FILE_CELLS + 200..FILE_CELLS + 2000),
-            Self::pieces(),
-            Self::Append(1000),
-            Self::Grow(FILE_CELLS + 3000),
-            Self::into_the_hole(),
-            Self::Punch(STRIPE_CELLS - 200..2 * STRIPE_CELLS),
-            Self::Cached(STRIPE_CELLS - 20..STRIPE_CELLS + 40),
-            Self::Alone(WITHIN),
-            Self::Snapshot,
-            Self::Replace(3000),
-        ]
-    }
-
-    /// A write of all stripes.
-    pub const fn across_borders() -> Self {
-        Self::Write(STRIPE_CELLS - 400..2 * STRIPE_CELLS + 200)
-    }
-
-    /// The same in pieces, and behind the end.
-    pub const fn pieces() -> Self {
-        Self::WritePieces(STRIPE_CELLS - 100..FILE_CELLS + 1000)
-    }
-
-    /// A hole within a stripe.
-    pub const fn hole() -> Self {
-        Self::Punch(WITHIN)
-    }
-
-    /// A truncation into that hole.
-    pub const fn into_the_hole() -> Self {
-        Self::Truncate(WITHIN.start + 400)
-    }
-}
 
 /// The fate of the first client at the step at which the second operation begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,15 +90,17 @@ pub struct Race {
     pub interruption: Interruption,
     /// Whether the file shares its stripes.
     pub sharing: Sharing,
+    /// The place of its bytes.
+    pub kind: Kind,
     /// How updates of stripes are made.
     pub scheme: UpdateScheme,
 }
 
 impl Race {
     /// All races that begin with an operation.
-    pub fn of(scheme: UpdateScheme, first: &Operation) -> Vec<Self> {
+    pub fn of((scheme, kind): (UpdateScheme, Kind), first: &Operation) -> Vec<Self> {
         let mut races = Vec::new();
-        for second in Operation::all() {
+        for second in Operation::all(kind) {
             for sharing in Sharing::ALL {
                 for interruption in Interruption::ALL {
                     races.push(Self {
@@ -182,6 +108,7 @@ impl Race {
                         second: second.clone(),
                         interruption,
                         sharing,
+                        kind,
                         scheme,
                     });
                 }
@@ -226,7 +153,14 @@ pub struct Raced {
 
 /// Runs a race. The second operation begins before this step of the first one, or behind its end if it has fewer steps.
 pub fn run_race(race: &Race, step: u64) -> Raced {
-    let ran = run_script(SEED, shape(race.scheme), |cluster, step_count| {
+    let shape = Shape {
+        inline_bytes: match race.kind {
+            Kind::InStripes => 0,
+            Kind::Inline => STRIPE_CELLS * CELL_BYTES,
+        },
+        ..shape(race.scheme)
+    };
+    let ran = run_script(SEED, shape, |cluster, step_count| {
         script(cluster, race.clone(), (step, step_count))
     });
     ran.into()
@@ -342,6 +276,14 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     }
 }
 
+/// Cells of the file at first.
+fn file_cells(cluster: &Cluster) -> u64 {
+    match cluster.shape.inline_bytes {
+        0 => FILE_CELLS,
+        _ => INLINE_CELLS,
+    }
+}
+
 /// Starts everything, and stores the file.
 pub(crate) async fn prepare(
     cluster: &Arc<Cluster>,
@@ -349,7 +291,7 @@ pub(crate) async fn prepare(
 ) -> (SimClient, Option<Former>) {
     let operator = start(cluster).await;
     create_pool(cluster, &operator).await;
-    while operator.put(FILE, FILE_CELLS).await.is_err() {
+    while operator.put(FILE, file_cells(cluster)).await.is_err() {
         cluster.world.sleep(PAUSE_US).await;
     }
     let former = share(cluster, &operator, (sharing, snapshots)).await;
@@ -434,7 +376,7 @@ impl Runner {
         let client = cluster.client(party, options).await;
         loop {
             if let Ok(file) = client.open(FILE).await
-                && client.read(&file, &(0..FILE_CELLS)).await.is_ok()
+                && client.read(&file, &(0..file_cells(cluster))).await.is_ok()
             {
                 return Self {
                     cluster: Arc::clone(cluster),

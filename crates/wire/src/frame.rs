@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 40;
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The version that this process speaks. Peers must speak the same one.
-pub const VERSION: u16 = 22;
+pub const VERSION: u16 = 23;
 
 const MAGIC: [u8; 4] = *b"GBNW";
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;

@@ -115,6 +115,8 @@ pub(super) struct FileView {
     data_chunks: usize,
     /// The failure that the pool survives.
     survive: String,
+    /// Its bytes that are in the metadata.
+    inline_bytes: u64,
     /// The stripes of the part, at most 512.
     stripes: Vec<StripeView>,
     /// The racks of their nodes.
@@ -164,6 +166,7 @@ pub(super) async fn file(
         data_chunks: spec.k,
         survive: spec.survive.to_string(),
         racks,
+        inline_bytes: layout.file.inline.map_or(0, |inline| inline.length_bytes),
         next: layout.behind,
         stripes,
     }))
@@ -176,7 +179,7 @@ pub(super) async fn file(
     params(FileAsked),
     responses(
         (status = 200, body = Explained),
-        (status = 404, description = "There is no such file, or the byte is in a hole", body = ProblemView),
+        (status = 404, description = "There is no such file, or no stripe has the byte", body = ProblemView),
     )
 )]
 pub(super) async fn explain(
@@ -184,13 +187,12 @@ pub(super) async fn explain(
     Asked(asked): Asked<FileAsked>,
 ) -> Result<Json<Explained>, Problem> {
     let (name, offset) = (&asked.name, asked.offset);
-    let Some(found) = locate(&app.client, name, offset).await? else {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            format!(
-                "byte {offset} of {name} is in a hole: it is zero, and takes no space until it is written"
-            ),
-        ));
+    let found = match locate(&app.client, name, offset).await? {
+        Ok(found) => found,
+        Err(place) => {
+            let sentence = place.sentence(name, offset);
+            return Err(Problem::new(StatusCode::NOT_FOUND, sentence));
+        }
     };
     let size = found.stat.layout.file.size_bytes;
     let (_, update) = update_cost(&app.client, name, offset, size).await;

@@ -84,7 +84,31 @@ pub struct Explained {
     pub redundancy: String,
 }
 
-/// Finds a byte of a file; none in a hole.
+/// The place of a byte that no stripe has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stripeless {
+    /// A hole.
+    Hole,
+    /// The metadata.
+    Inline,
+}
+
+impl Stripeless {
+    /// Explains the byte at an offset of a file.
+    pub fn sentence(self, name: &str, offset: u64) -> String {
+        match self {
+            Self::Hole => format!(
+                "byte {offset} of {name} is in a hole: it is zero, and takes no space until it is written"
+            ),
+            Self::Inline => format!(
+                "byte {offset} of {name} is inline: the metadata have it, because the file is small; reads and writes \
+                 of it go to the coordinator, and it is as safe as the metadata"
+            ),
+        }
+    }
+}
+
+/// Finds a byte of a file; the inner error is its place if no stripe has it.
 ///
 /// # Errors
 /// [`ClientError::Usage`] for a byte that the file does not have; those of [`Client::open`].
@@ -92,7 +116,7 @@ pub async fn locate(
     client: &Client,
     name: &str,
     offset: u64,
-) -> Result<Option<Located>, ClientError> {
+) -> Result<Result<Located, Stripeless>, ClientError> {
     let file = client.open(name).await?;
     let size = file.size_bytes();
     if offset >= size {
@@ -108,8 +132,8 @@ pub async fn locate(
     find(stat, offset)
 }
 
-/// The stripe and the chunk of a byte; none in a hole.
-fn find(stat: FileStat, offset: u64) -> Result<Option<Located>, ClientError> {
+/// The stripe and the chunk of a byte.
+fn find(stat: FileStat, offset: u64) -> Result<Result<Located, Stripeless>, ClientError> {
     let layout = &stat.layout;
     let mut stripes = layout.stripes.iter().zip(&layout.offsets);
     let found = stripes.position(|(stripe, &start)| {
@@ -117,7 +141,13 @@ fn find(stat: FileStat, offset: u64) -> Result<Option<Located>, ClientError> {
         start <= offset && offset - start < data_bytes
     });
     let Some(at) = found else {
-        return Ok(None);
+        let inline = layout.file.inline.map_or(0, |inline| inline.length_bytes);
+        let is_inline = offset < inline;
+        return Ok(Err(if is_inline {
+            Stripeless::Inline
+        } else {
+            Stripeless::Hole
+        }));
     };
     let stripe = &layout.stripes[at];
     let spec = &layout.pool_of(stripe).spec;
@@ -130,7 +160,7 @@ fn find(stat: FileStat, offset: u64) -> Result<Option<Located>, ClientError> {
         .ok_or_else(|| broken("the stripe has no chunk for this byte"))?;
     let (chunk, chunk_offset) = (part.chunk, part.range.offset);
     let spec_k = spec.k;
-    Ok(Some(Located {
+    Ok(Ok(Located {
         at,
         k: spec_k,
         chunk,

@@ -51,7 +51,7 @@ pub(super) fn spec(name: &str) -> PoolSpec {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
-        inline_bytes: 0,
+        inline_bytes: 1000,
     }
 }
 
@@ -132,6 +132,8 @@ fn furnish(meta: &Cluster) -> Result<(), MetaError> {
         file(meta, pool, "dir/sub/c", 2)?,
         file(meta, pool, "dir/gone", 1)?,
     ];
+    let small = ("small", Existing::Stays, NewAttributes::FILE);
+    meta.put_inline(small, pool, b"inline bytes", (55, 10))?;
     meta.begin_put(
         ("open", Existing::IsReplaced, NewAttributes::FILE),
         pool,

@@ -6,8 +6,8 @@ use gabion_layout::{
     StaleChunk, Start, StripeId,
 };
 use gabion_meta::{
-    DirectoryId, Existing, FencingToken, Held, Holder, Inode, LockMode, LockSessionId, MemoryStore,
-    Meta, MetaError, NewAttributes, PutId, SessionId,
+    DirectoryId, Existing, FencingToken, Held, Holder, InlineWrite, Inode, LockMode, LockSessionId,
+    MemoryStore, Meta, MetaError, NewAttributes, PutId, SessionId,
 };
 
 type Cluster = Meta<MemoryStore>;
@@ -109,6 +109,7 @@ fn read_names(meta: &Cluster) {
     }
     for put in puts() {
         ignore(meta.file_of(put));
+        ignore(meta.inline_bytes(put));
         ignore(meta.layout_of(put));
         ignore(meta.layout_within(put, ByteRange::new(1000, 3000)));
         ignore(meta.inode_status(Inode::File(put)));
@@ -226,6 +227,15 @@ fn change_files(meta: &Cluster) {
         ignore(meta.commit_put(put, NOW_MS));
         ignore(meta.abort_put(put));
         ignore(meta.raise_token(put));
+        let version = ignore(meta.file_of(put)).and_then(|file| file.inline);
+        let write = InlineWrite {
+            version: version.map_or(1, |inline| inline.version),
+            offset: 5,
+            bytes: b"bytes",
+            token: FencingToken(1),
+            number: 1000 + put.0,
+        };
+        ignore(meta.write_inline(put, &write));
         ignore(meta.open_exclusive(put, SessionId(6), FencingToken(1)));
         ignore(meta.close_exclusive(put, SessionId(5)));
         ignore(meta.grow(put, 5000, 0));
@@ -239,6 +249,8 @@ fn change_files(meta: &Cluster) {
     }
     ignore(meta.open_locks());
     ignore(meta.close_locks(LockSessionId(0)));
+    let small = ("little", Existing::IsReplaced, NewAttributes::FILE);
+    ignore(meta.put_inline(small, PoolId(0), b"bytes", (999, NOW_MS)));
     let named = ("new", Existing::Stays, NewAttributes::FILE);
     if let Some(put) = ignore(meta.begin_put(named, PoolId(0), 2048, &[place(1)], NOW_MS)) {
         ignore(meta.commit_put(put.id, NOW_MS));

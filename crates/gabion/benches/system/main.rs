@@ -8,13 +8,14 @@
 //!   chunk's passage over one such link;
 //! - updates of 4 KiB, one at a time: one plain write and sync of 4 KiB;
 //! - updates of 4 KiB under each update scheme, one and sixteen at once: each other;
+//! - puts, overwrites, reads and removals of small files, inline and in stripes: each other, and new files on the disk;
 //! - updates, puts and gets with TLS: the same without;
 //! - requests to an image by NBD and to a file by FUSE: the client's own.
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
 //! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [schemes]
-//! [repair] [tls] [gateways]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
+//! [small-files] [repair] [tls] [gateways]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
 //! the end, on failure and on Ctrl-C too.
 
 mod gateways;
@@ -22,6 +23,7 @@ mod machine;
 mod put;
 mod repair;
 mod schemes;
+mod small_files;
 mod tls;
 mod trial;
 mod updates;
@@ -30,7 +32,15 @@ use anyhow::bail;
 use std::process::ExitCode;
 
 /// Parts that can be timed by themselves.
-const PARTS: [&str; 6] = ["put", "updates", "schemes", "repair", "tls", "gateways"];
+const PARTS: [&str; 7] = [
+    "put",
+    "updates",
+    "schemes",
+    "small-files",
+    "repair",
+    "tls",
+    "gateways",
+];
 
 /// Amounts of work.
 #[derive(Clone, Copy)]
@@ -40,6 +50,7 @@ struct Scale {
     updates: updates::Scale,
     schemes: schemes::Scale,
     tls: tls::Scale,
+    small_files: small_files::Scale,
     gateways: gateways::Scale,
 }
 
@@ -64,6 +75,10 @@ const FULL: Scale = Scale {
         turn_count: 10,
         turn_updates: 100,
         file_bytes: 384 << 20,
+    },
+    small_files: small_files::Scale {
+        round_count: 3,
+        seconds: 5,
     },
     gateways: gateways::Scale {
         round_count: 3,
@@ -94,6 +109,10 @@ const QUICK: Scale = Scale {
         turn_count: 4,
         turn_updates: 50,
         file_bytes: 96 << 20,
+    },
+    small_files: small_files::Scale {
+        round_count: 1,
+        seconds: 3,
     },
     gateways: gateways::Scale {
         round_count: 1,
@@ -150,6 +169,9 @@ async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
     }
     if parts.contains(&"schemes") {
         schemes::run(scale.schemes).await?;
+    }
+    if parts.contains(&"small-files") {
+        small_files::run(scale.small_files).await?;
     }
     if parts.contains(&"repair") {
         repair::run(scale.repair).await?;

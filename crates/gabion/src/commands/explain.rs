@@ -6,7 +6,7 @@ use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, parse_bytes, print_json, say, table};
 use gabion_client::Client;
-use gabion_console::view::explain::{Located, locate, update_cost};
+use gabion_console::view::explain::{Located, Stripeless, locate, update_cost};
 use gabion_plan::Cost;
 use gabion_protocol::message::NodeStatus;
 use serde_json::json;
@@ -14,14 +14,19 @@ use serde_json::json;
 pub(crate) async fn run(what: &str, place: &Place, format: Format) -> Result<(), Failure> {
     let client = connect(place).await?;
     let (name, offset) = name_and_offset(&client, what).await?;
-    let Some(found) = locate(&client, &name, offset).await? else {
-        if format == Format::Json {
-            return print_json(&json!({ "name": name, "offset": offset, "hole": true }));
+    let found = match locate(&client, &name, offset).await? {
+        Ok(found) => found,
+        Err(place) => {
+            if format == Format::Json {
+                let kind = match place {
+                    Stripeless::Hole => "hole",
+                    Stripeless::Inline => "inline",
+                };
+                return print_json(&json!({ "name": name, "offset": offset, kind: true }));
+            }
+            say(place.sentence(&name, offset));
+            return Ok(());
         }
-        say(format!(
-            "byte {offset} of {name} is in a hole: it is zero, and takes no space until it is written"
-        ));
-        return Ok(());
     };
     let size = found.stat.layout.file.size_bytes;
     let (length, update) = update_cost(&client, &name, offset, size).await;

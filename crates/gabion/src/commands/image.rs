@@ -109,7 +109,8 @@ async fn ls(client: &Client, pool: Option<String>, format: Format) -> Result<(),
 
 async fn info(client: &Client, name: &ImageName, format: Format) -> Result<(), Failure> {
     let image = open(client, name).await?;
-    let (mut stored, mut left, mut at) = (0, None, 0);
+    let inline = image.known_status().inline_bytes;
+    let (mut stored, mut left, mut at) = (inline, None, 0);
     let stat = loop {
         let (stat, end) = image.stat_window(at).await?;
         stored += stored_bytes(&stat);

@@ -38,9 +38,17 @@ pub(crate) async fn run(
                 )));
             }
             let client = connect(place).await?;
-            client
+            let planned = client
                 .plan_update(&name, ByteRange::new(offset, length))
-                .await?
+                .await?;
+            if planned.is_empty() {
+                return Err(Failure::usage(format!(
+                    "no stripe of {name} has bytes {offset} to {}: they are a hole, or inline in the metadata; name bytes \
+                     of a stripe, see 'gabion stat'",
+                    offset.saturating_add(length - 1)
+                )));
+            }
+            planned
         }
         (None, Some(repair)) => {
             let (stripe, chunk) = pair(&repair, "STRIPE:CHUNK, such as 0:2")?;

@@ -138,7 +138,9 @@ fn print_attributes(attributes: &Attributes) {
 /// Bytes of a file that neither a stripe nor the metadata hold.
 fn hole_bytes(stat: &FileStat) -> u64 {
     let size_bytes = stat.layout.file.size_bytes;
-    size_bytes.saturating_sub(stored_bytes(stat) + inline_bytes(stat))
+    size_bytes
+        .saturating_sub(stored_bytes(stat))
+        .saturating_sub(inline_bytes(stat))
 }
 
 /// Bytes of a file that the metadata hold.

@@ -170,7 +170,7 @@ fn impossible_requests_are_refused_in_plain_words() {
 fn each_command_prints_json_if_asked() {
     let cluster = TestCluster::start(3, 2);
     cluster.run(&["pool", "create", "p", "--chunk=64KiB", "--update=cau"]);
-    cluster.put("f", b"0123456789");
+    cluster.put("f", &[b'0'; 5000]);
     let plans = cluster.json(&["plan", "show", "f", "--update=0:1"]);
     assert!(
         plans[0]["plan"]

@@ -291,7 +291,7 @@ fn files_are_shown_down_to_their_chunks(cluster: &TestCluster, browser: &Browser
     ));
     assert_eq!(
         page,
-        json!({ "entries": [{ "name": "b", "bytes": 1, "stripes": 1, "symlink": false }], "next": null })
+        json!({ "entries": [{ "name": "b", "bytes": 1, "stripes": 0, "symlink": false }], "next": null })
     );
     let file = browser.get("file?name=a/disk");
     assert_eq!(

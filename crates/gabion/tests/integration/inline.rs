@@ -1,6 +1,7 @@
 //! Small files whose bytes are in the metadata, on clusters of real processes.
 
 use crate::support::{Load, TestCluster, fails_on, pattern, wait_for};
+use gabion_layout::ByteRange;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -135,6 +136,56 @@ fn a_small_file_is_changed_in_the_metadata_until_it_outgrows_them() {
     assert!(g[..10] == pattern(10, 6) && g[9 << 20..][..3] == *b"far");
     let holes = g.iter().filter(|byte| **byte != 0).count();
     assert!(holes <= 13, "{holes} bytes are not zero");
+}
+
+/// A handle knows the windows that it has looked up, and a window from before the file had bytes.
+#[tokio::test]
+async fn a_handle_that_has_seen_an_empty_file_writes_far_behind_its_bytes() {
+    let cluster = cluster();
+    let client = cluster.client().await;
+    // A look-up returns 512 segments of 64 KiB.
+    let far = 1 << 30;
+    for appends in [false, true] {
+        let name = format!("far-{appends}");
+        cluster.put(&name, b"");
+        let file = client.open(&name).await.unwrap();
+        file.write(0, pattern(100, 1).into()).await.unwrap();
+        if appends {
+            file.grow(far).await.unwrap();
+            assert_eq!(file.append(pattern(100, 2).into()).await.unwrap(), far);
+        } else {
+            file.write(far, pattern(100, 2).into()).await.unwrap();
+        }
+        assert_eq!(place(&cluster, &name), (0, 2));
+        let bytes = |offset| file.read(ByteRange::new(offset, 100));
+        assert!(bytes(0).await.unwrap() == pattern(100, 1));
+        assert!(bytes(far).await.unwrap() == pattern(100, 2));
+        assert_eq!(file.size_bytes(), far + 100);
+    }
+}
+
+#[test]
+fn a_full_quota_leaves_small_files_as_they_are() {
+    let cluster = cluster();
+    cluster.put("f", &pattern(1000, 1));
+    cluster.run(&["pool", "quota", "vm", "--bytes=1100"]);
+    let source = cluster.path("source");
+    std::fs::write(&source, pattern(200, 2)).expect("a temporary file");
+    let source = source.to_str().expect("UTF-8");
+    for command in [
+        &["append", "f", source][..],
+        &["put", source, "g"],
+        &["clone", "f", "g"],
+    ] {
+        let error = fails_on(&cluster, command, 1);
+        assert!(error.contains("quota"), "{error}");
+    }
+    assert!(cluster.get("f") == pattern(1000, 1), "no zeros at its end");
+    assert_eq!(cluster.json(&["df"])["pools"][0]["files"], 1);
+    cluster.write("f", 0, &pattern(1000, 3));
+    cluster.run(&["pool", "quota", "vm", "--bytes=1200"]);
+    cluster.run(&["append", "f", source]);
+    assert_eq!(cluster.get("f").len(), 1200);
 }
 
 /// The bytes of a round's file.

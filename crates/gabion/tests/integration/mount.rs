@@ -177,17 +177,21 @@ fn an_attribute_shows_the_failures_that_a_file_survives_now() {
     }
     let cluster = cluster();
     let mounted = Mounted::start(&cluster, "p", &[]);
-    let left = |name: &str| {
-        let mut value = vec![0; 16];
-        let name = mounted.path(name);
-        let length = getxattr(&name, "user.gabion.failures_left", &mut value)?;
+    let attribute = |name: &str, attribute: &str| {
+        let mut value = vec![0; 100];
+        let length = getxattr(mounted.path(name), attribute, &mut value)?;
         value.truncate(length);
         Ok::<_, Errno>(text(&value))
     };
-    fs::write(mounted.path("f"), b"bytes").expect("a new file");
+    let left = |name: &str| attribute(name, "user.gabion.failures_left");
+    fs::write(mounted.path("f"), [7; 5000]).expect("a new file");
     fs::write(mounted.path("empty"), b"").expect("a new file");
+    fs::write(mounted.path("small"), b"bytes").expect("a new file");
     assert_eq!(left("f").as_deref(), Ok("2"));
     assert_eq!(left("empty"), Err(Errno::NODATA));
+    assert_eq!(left("small"), Err(Errno::NODATA), "no stripe has its bytes");
+    let layout = attribute("small", "user.gabion.layout");
+    assert!(layout.is_ok_and(|layout| layout.ends_with("stripes=0 inline_bytes=5")));
     assert_eq!(left(""), Err(Errno::NODATA), "a directory");
     cluster.run(&["chaos", "kill-node", "3"]);
     cluster.wait_until_failed(&[3]);

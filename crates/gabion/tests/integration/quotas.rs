@@ -102,7 +102,7 @@ fn a_full_quota_refuses_growth_and_nothing_else() {
 #[test]
 fn an_append_into_the_last_stripe_needs_no_room() {
     let cluster = cluster(4);
-    let mut expected = pattern(100, 1);
+    let mut expected = pattern(5000, 1);
     cluster.put("log", &expected);
     let source = cluster.path("source");
     let mut append = |length: usize, seed: u64| {

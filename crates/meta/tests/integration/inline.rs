@@ -297,6 +297,71 @@ fn inline_bytes_count_against_the_quota() {
 }
 
 #[test]
+fn a_late_copy_of_a_refused_request_has_no_effect() {
+    let (meta, pool, file) = with_file(b"bytes");
+    let new = ("f", Existing::Stays);
+    let refused = put(&meta, &pool, new, b"other", 2);
+    assert!(
+        matches!(refused, Err(MetaError::FileExists(_))),
+        "{refused:?}"
+    );
+    assert_eq!(meta.refuse(2), Ok(false));
+    assert_eq!(meta.refuse(3), Ok(false));
+    meta.remove_file("f", file, (0, 4)).expect("it is there");
+    assert_eq!(
+        put(&meta, &pool, new, b"other", 2),
+        Err(MetaError::WasRefused)
+    );
+    let other = put(&meta, &pool, new, b"other", 5).expect("the name is free");
+    assert_eq!(
+        write(&meta, other, 1, (0, b"O"), 3).map(drop),
+        Err(MetaError::WasRefused)
+    );
+    assert_eq!(meta.refuse(5), Ok(true), "it was made");
+    assert_eq!(put(&meta, &pool, new, b"other", 5), Ok(other));
+    assert_eq!(meta.file_made_by(2), Ok(None));
+}
+
+#[test]
+fn an_append_gets_its_bytes_when_the_file_grows() {
+    let (meta, pool, file) = with_file(b"log");
+    let change = QuotaChange {
+        bytes: Some(Limit::AtMost(103)),
+        files: None,
+    };
+    meta.set_quota("small", change).expect("the pool is there");
+    let token = FencingToken::default();
+    let grow =
+        |from: u64, by: u64, number: u64| meta.grow_from(file, (from, by), (number, 0), token);
+    let refused = grow(3, 101, 1);
+    assert!(matches!(refused, Err(MetaError::Quota(_))), "{refused:?}");
+    let (grown, is_done) = grow(3, 100, 1).expect("there is room");
+    assert_eq!(
+        (grown.size_bytes, is_done, used(&meta, &pool).bytes),
+        (103, true, 103)
+    );
+    let seen = grown.inline.expect("it is inline");
+    assert_eq!(seen.length_bytes, 103);
+    write(&meta, file, seen.version, (3, &[1; 100]), 2).expect("the bytes are its own");
+    // One that outgrows the limit gets stripes, and a hole until then.
+    let change = QuotaChange {
+        bytes: Some(Limit::Unlimited),
+        files: None,
+    };
+    meta.set_quota("small", change).expect("the pool is there");
+    let (grown, _) = grow(103, LIMIT, 3).expect("there is no quota");
+    assert_eq!(grown.inline.map(|inline| inline.length_bytes), Some(103));
+    // Its inline bytes may be overwritten, and no others written.
+    let version = grown.inline.expect("it is inline").version;
+    write(&meta, file, version, (0, &[2; 103]), 4).expect("it takes nothing more");
+    let needs_stripes = Err(MetaError::FileChanged("it needs stripes"));
+    assert_eq!(
+        write(&meta, file, version + 1, (1, &[3; 103]), 5).map(drop),
+        needs_stripes
+    );
+}
+
+#[test]
 fn a_restarted_coordinator_finds_the_bytes_and_the_numbers() {
     let (meta, pool, file) = with_file(b"bytes");
     let meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default()))

@@ -14,7 +14,7 @@ use gabion_layout::{
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, InodeStatus, Listing,
+    Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, Inline, InodeStatus, Listing,
     LockSessionId, Locking, PoolRecord, PutId,
 };
 use gabion_planner::manager::Limits;
@@ -364,6 +364,8 @@ pub struct Growth {
     pub size_bytes: u64,
     /// The number of truncations of the file before it had this size.
     pub truncation_count: u64,
+    /// The version and the number of its inline bytes, if it is inline.
+    pub inline: Option<Inline>,
     /// Whether it has the size that was asked for. False if it was truncated in between, or had another size than the
     /// request demands.
     pub is_done: bool,

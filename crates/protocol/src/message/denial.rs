@@ -148,6 +148,7 @@ impl From<&MetaError> for Cause {
             | E::UnknownPut(_)
             | E::PutForgotten(_)
             | E::CommittedBefore(_)
+            | E::WasRefused
             | E::GenerationChanged { .. } => Self::Stale,
             E::NameTooLong { .. } | E::TooDeep(_) => Self::NameTooLong,
             E::IsASymlink { .. } => Self::IsASymlink,

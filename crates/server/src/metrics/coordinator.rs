@@ -357,10 +357,11 @@ fn add_pools(page: &mut Page, usage: &ClusterUsage) {
     add("pool_raw", help, rows(|pool| pool.raw_bytes));
     let help = "Bytes of the pool's reserves that have disk space";
     add("pool_reserved", help, rows(|pool| pool.reserved_bytes));
-    let help =
-        "Data bytes of the pool's stripes and unfinished puts, which count against its quota";
+    let help = "Inline bytes of the pool's files, which are in the metadata";
+    add("pool_inline", help, rows(|pool| pool.inline_bytes));
+    let help = "Data bytes of the pool's stripes and unfinished puts, and its inline bytes, which count against its quota";
     add("pool_used", help, rows(|pool| pool.used.bytes));
-    let help = "Most data bytes of the pool's stripes, of pools with such a quota";
+    let help = "Most data bytes of the pool's stripes and inline bytes, of pools with such a quota";
     add("pool_quota", help, limits(|quota| quota.bytes));
     let help = "Most files of the pool, of pools with such a quota";
     page.gauges("pool_quota_files", help, None, limits(|quota| quota.files));

@@ -1,7 +1,7 @@
 //! Two operations on one file, the second one begun at many steps of the first.
 
 use gabion_layout::UpdateScheme;
-use gabion_sim::race::{Interruption, Operation, Race, Sharing};
+use gabion_sim::race::{Interruption, Kind, Operation, Race, Sharing};
 
 /// Steps between two races of a pair that is not tried at every step.
 const STRIDE: usize = 29;
@@ -26,6 +26,7 @@ fn a_hole_and_a_truncation_into_it() {
             second: Operation::into_the_hole(),
             interruption: Interruption::Pause,
             sharing,
+            kind: Kind::InStripes,
             scheme: SCHEME,
         };
         check(&race, 0, 1);
@@ -40,16 +41,45 @@ fn an_update_of_a_stripe_that_is_replaced() {
         second: Operation::across_borders(),
         interruption: Interruption::Pause,
         sharing: Sharing::Never,
+        kind: Kind::InStripes,
         scheme: SCHEME,
     };
     check(&race, 0, 1);
 }
 
+/// A hole that is punched while the file is truncated does not let it grow again.
+#[test]
+fn a_hole_in_inline_bytes_and_a_truncation() {
+    for first in [Operation::Punch(200..1000), Operation::Truncate(300)] {
+        for second in [Operation::Punch(200..1000), Operation::Truncate(300)] {
+            let race = Race {
+                first: first.clone(),
+                second,
+                interruption: Interruption::Pause,
+                sharing: Sharing::Never,
+                kind: Kind::Inline,
+                scheme: SCHEME,
+            };
+            check(&race, 0, 1);
+        }
+    }
+}
+
+fn check_every_two(kind: Kind, stride: usize) {
+    let races = Operation::all(kind).into_iter();
+    let races = races.flat_map(|first| Race::of((SCHEME, kind), &first));
+    for (number, race) in races.enumerate() {
+        check(&race, number % stride, stride);
+    }
+}
+
 #[test]
 fn every_two_operations() {
-    let races = Operation::all().into_iter();
-    let races = races.flat_map(|first| Race::of(SCHEME, &first));
-    for (number, race) in races.enumerate() {
-        check(&race, number % STRIDE, STRIDE);
-    }
+    check_every_two(Kind::InStripes, STRIDE);
+}
+
+/// They have fewer steps.
+#[test]
+fn every_two_operations_on_an_inline_file() {
+    check_every_two(Kind::Inline, 11);
 }

@@ -169,6 +169,7 @@ export interface StoredFile {
   pool: string;
   code: string;
   data_chunks: number;
+  inline_bytes: number;
   survive: string;
   stripes: Stripe[];
   racks: Record<string, number>;

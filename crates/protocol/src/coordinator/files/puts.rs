@@ -13,11 +13,30 @@ use gabion_meta::{
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Reserves places for a file. If too few nodes are up, chunks on failed nodes are left out.
+    /// Stores a small file inline, or reserves places for a file.
     pub(in crate::coordinator) async fn begin_put(
         self: &Arc<Self>,
         asked: ask::BeginPut,
     ) -> Answer {
+        let Some(number) = asked.whole.as_ref().map(|whole| whole.number) else {
+            return self.try_begin_put(asked).await;
+        };
+        match self.try_begin_put(asked.clone()).await {
+            // A late copy of the request might be granted, and the client takes the answer as final.
+            Err(refused) if !matches!(refused.cause, Cause::NotLeading | Cause::Failure) => {
+                let refuse = move |meta: &Meta<K>| meta.refuse(number);
+                if self.core.with_meta(refuse).await? {
+                    // Another copy was faster.
+                    return self.try_begin_put(asked).await;
+                }
+                Err(refused)
+            }
+            answer => answer,
+        }
+    }
+
+    /// If too few nodes are up, chunks on failed nodes are left out.
+    async fn try_begin_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer {
         let ask::BeginPut {
             at,
             existing,
@@ -26,13 +45,18 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             attributes,
             whole,
         } = asked;
+        let number = whole.as_ref().map(|whole| whole.number);
         if existing != Existing::Stays {
-            let number = whole.as_ref().map(|whole| whole.number);
             self.check_unused(&at, number, |_| true).await?;
         }
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
-            let id = pool_of(meta, pool.as_deref())?;
+            // A repeated request has its file's pool, whichever pools were made since.
+            let made = number.map(|number| meta.file_made_by(number)).transpose()?;
+            let id = match made.flatten().map(|file| meta.file_of(file)) {
+                Some(Ok(file)) => Some(file.pool),
+                _ => pool_of(meta, pool.as_deref())?,
+            };
             let Some(facts) = id.map(|id| this.pools.facts(meta, id)).transpose()? else {
                 return Ok(None);
             };
@@ -261,6 +285,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(CoordinatorReply::Grown(Growth {
             size_bytes: file.size_bytes,
             truncation_count: file.truncation_count,
+            inline: file.inline,
             is_done,
         }))
     }

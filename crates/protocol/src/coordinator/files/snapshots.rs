@@ -34,7 +34,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// The same while no other snapshot of the file is made.
     async fn snapshot_alone(self: &Arc<Self>, asked: ask::Snapshot) -> Answer {
         let (file, number, to) = (asked.file, asked.number, asked.to.clone());
-        let check = move |meta: &Meta<K>| meta.check_snapshot(file, to.clone(), number);
+        let limit = self.core.options.discarded_count;
+        let check = move |meta: &Meta<K>| {
+            meta.with_room(limit, || meta.check_snapshot(file, to.clone(), number))
+        };
         let Some(present) = self.core.with_meta(check).await? else {
             return Ok(CoordinatorReply::Done);
         };
@@ -67,8 +70,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return Ok(CoordinatorReply::Busy(why));
         }
         let times = (number, self.core.lifetime_ms());
-        let make =
-            move |meta: &Meta<K>| meta.snapshot((file, token), to.clone(), is_read_only, times);
+        let limit = self.core.options.discarded_count;
+        let make = move |meta: &Meta<K>| {
+            meta.with_room(limit, || {
+                meta.snapshot((file, token), to.clone(), is_read_only, times)
+            })
+        };
         match self.core.with_meta(make).await {
             Ok(()) => Ok(CoordinatorReply::Done),
             // Locks of the file were lost meanwhile, which raises its token too.
