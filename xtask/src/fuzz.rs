@@ -29,7 +29,7 @@ const PROCESS_MIB: u64 = 3072;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What to run.
+/// The work of the command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Choice {
     /// Print the targets.

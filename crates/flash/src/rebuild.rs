@@ -141,7 +141,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         decode_summary(self.identity, stripe, summary).is_some()
     }
 
-    /// What the table of a sealed stripe says of its pages.
+    /// The pages of a sealed stripe, from its table.
     fn pages(&self, stripe: u32) -> Result<Pages, FlashError> {
         let table = self.table(stripe)?;
         let state = self.lock();

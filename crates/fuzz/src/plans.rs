@@ -1,6 +1,6 @@
 //! Plans from peers: decoding, the checker, and all that follows a check.
 //!
-//! Whatever the checker accepts must have a cost, parts and a picture.
+//! A plan that the checker accepts must have a cost, parts and a picture.
 
 use crate::script::{Script, edit};
 use crate::target::Target;

@@ -209,11 +209,11 @@ pub(crate) enum Command {
     /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
-    /// Make a snapshot of a stored file: a file that has its bytes of now and never changes. Its time does not depend on
-    /// the size, and only what is overwritten later takes space
+    /// Make a snapshot of a stored file: a read-only file with the present bytes. The time does not depend on the size, and
+    /// only later changes take space
     Snapshot(ShareOptions),
-    /// Make a clone of a stored file or of a snapshot: a file like any other that has its bytes of now. Its time does not
-    /// depend on the size, and only what is overwritten later takes space
+    /// Make a clone of a stored file or of a snapshot: a writable file with the present bytes. The time does not depend on
+    /// the size, and only later changes take space
     Clone(ShareOptions),
     /// Rename a file or a directory, atomically, regardless of its size
     Mv(MoveOptions),
@@ -495,7 +495,7 @@ pub(crate) enum PoolCommand {
         #[arg(value_parser = checks::pool_name)]
         name: String,
     },
-    /// Show or change the most that a pool may use
+    /// Show or change a pool's limits of data bytes and of files
     Quota(QuotaOptions),
     /// Encode replicated blocks now, in a pool of --write replicate:N
     Encode(FormOptions),

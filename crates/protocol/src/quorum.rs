@@ -297,7 +297,7 @@ mod tests {
         // It was granted term 3, which has reached two nodes, after it had committed update 7 in term 2.
         let of = |led| [leads(on(0, 3), led), on(4, 3), on(5, 2), on(1, 1)];
         assert_eq!(agreed(of((2, 3, 7))), Ok((3, 7, vec![0, 4, 5])));
-        // What it knows of earlier terms says nothing of a newer one.
+        // Its word on earlier terms is no word on a newer one.
         assert_eq!(agreed(of((1, 2, 7))), Err(NoQuorum::Undecided(Sequence(8))));
         // After its word the primary has settled the stripe under term 3, without the node of chunk 5, which lacks what
         // stands. Its chunk is read as of the word.

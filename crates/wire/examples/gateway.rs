@@ -81,7 +81,7 @@ async fn serve(client: &Client, stream: TcpStream) -> Result<(), Failure> {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) => {
-                // What follows on the connection may be the rest of a bad request, so it ends here.
+                // Later bytes of the connection may be the rest of a bad request, so it ends here.
                 let line = format!("error {}\n", error.to_string().replace('\n', " "));
                 stream.write_all(line.as_bytes()).await?;
                 return Ok(());

@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Whatever is accepted means the same when it is sent on.
+    /// A body that is accepted is the same when it is sent on.
     fn check_decoder<T>(frame: &Frame) -> Result<(), TestCaseError>
     where
         T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,

@@ -1,4 +1,4 @@
-//! What a connection makes of a peer's bytes, without a socket: for tests and fuzzers of this crate.
+//! A connection's result for a peer's bytes, without a socket: for tests and fuzzers of this crate.
 //!
 //! It runs the code of connections: the exchange of hellos, the reader of frames, the decoders, and the table of roles.
 //! Nothing is served and no reply is sent.

@@ -1,4 +1,4 @@
-//! What a coordinator does with its rows: it opens them, reads them, and changes them.
+//! A coordinator's work on its rows: it opens them, reads them, and changes them.
 
 use super::cluster::{NOW_MS, clock, lock, membership, place, spec};
 use gabion_layout::{

@@ -47,7 +47,7 @@ fn run(input: &[u8]) {
         assert!(!error.to_string().is_empty());
     }
     for (at, frame) in heard.frames.into_iter().enumerate() {
-        // What is read means the same when it is sent on.
+        // A frame that is read is the same when it is sent on.
         let header = frame.header.encode();
         assert_eq!(Header::decode(&header).ok(), Some(frame.header));
         assert!(frame.header.check_body(&frame.body).is_ok());

@@ -1,4 +1,4 @@
-//! What a peer sends: its hello, its frames, and the messages in them.
+//! A peer's bytes: its hello, its frames, and the messages in them.
 
 pub(crate) mod frames;
 pub(crate) mod hello;

@@ -90,7 +90,7 @@ pub(crate) struct NbdServeOptions {
     /// signed. These are not the cluster's certificates, which --tls names
     #[arg(long, value_name = "DIR")]
     pub(crate) tls_certificates: Option<PathBuf>,
-    /// Admit clients without a certificate too; their bytes are encrypted. DIR needs no ca-cert.pem then
+    /// Also admit clients that show no certificate; TLS still encrypts their bytes. DIR then needs no ca-cert.pem
     #[arg(long, requires = "tls_certificates")]
     pub(crate) tls_any_client: bool,
     /// Serve metrics by HTTP at /metrics of this address; port 0 takes a free port

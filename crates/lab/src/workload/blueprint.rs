@@ -93,7 +93,7 @@ impl Blueprint {
         }
         let cold = (working_set - hot as f64).max(0.0);
         let even_room = cold / (extent_count.max(target.area_count) as f64);
-        // Whatever is left at a slot's end is too short for the next request, so there is one more.
+        // The rest of a slot is too short for the next request, so each slot has room for one more.
         let cold_room = round_up(even_room) + round_up(mix.longest.max(READ_SECTORS) as f64);
         let slot = extent + cold_room + 2 * GAP_SECTORS;
         let slots = extent_count

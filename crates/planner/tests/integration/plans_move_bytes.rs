@@ -223,7 +223,7 @@ fn append_twice(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever is lost: the bytes are the newest ones, or the losses exceed the promise. A term that knows only of the
+    /// After any losses, the bytes are the newest ones, or the losses exceed the promise. A term that knows only of the
     /// logs that are left reads the same way.
     #[test]
     fn overlay_reads_deliver_the_newest_bytes_while_the_promise_holds(

@@ -1,5 +1,5 @@
-//! What happens while a sync runs: it does not make records durable that are appended then, and holds up no reader
-//! of the identity.
+//! Operations during a sync: it does not make records durable that are appended then, and holds up no reader of the
+//! identity.
 
 use crate::{OPTIONS, append, chunk, open, pattern, spec, stamp, write_chunk};
 use gabion_layout::{ByteRange, StripeId};

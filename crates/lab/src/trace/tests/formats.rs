@@ -304,7 +304,7 @@ fn many_rows() -> String {
     (1..=20_000).map(row).collect()
 }
 
-/// What the reader says of bytes, and the requests that it gives before.
+/// The reader's error for these bytes, and the number of requests before it.
 fn refused(bytes: Vec<u8>) -> (LabError, u64) {
     let reader = match TraceReader::new("t".to_owned(), Cursor::new(bytes)) {
         Ok(reader) => reader,

@@ -167,7 +167,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     ) -> Result<bool, TaskError> {
         let blamed = survey.blamed(&failed.refusal);
         if blamed.is_some_and(|c| survey.stripe.node_of(c) == Some(failed.node)) {
-            // What it could not read once it may read the next time, and others may be enough without it.
+            // The node may read this chunk at the next attempt, and the other helpers may suffice.
             let is_lost = self.mark_blamed(survey, &failed.refusal).await?;
             return Ok(is_lost || progress.distrusted.insert(failed.node));
         }

@@ -17,7 +17,7 @@ use gabion_layout::{Epoch, NodeId, StripeId};
 use gabion_meta::KeyValue;
 use std::sync::Arc;
 
-/// What follows a round.
+/// The step after a round.
 enum Next {
     /// This chunk is made while updates go on.
     Make(Box<Begun>),

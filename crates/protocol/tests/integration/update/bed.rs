@@ -520,7 +520,7 @@ impl Bed {
         self.world().hung = of.map(NodeId).into_iter().collect();
     }
 
-    /// What a node's disk has done.
+    /// The counts of a node's disk.
     pub(crate) fn disk_counts(&self, node: usize) -> DiskCounts {
         self.disks[node].counts()
     }
