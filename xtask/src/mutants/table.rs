@@ -80,7 +80,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
 /// Those of updates, leases and settlements.
 const UPDATES: &[Mutant] = &[
     Mutant {
-        name: "who-was-left-out-counts-when-a-stripe-ends",
+        name: "a-left-out-chunk-counts-when-its-stripe-ends",
         file: "crates/meta/src/displaced.rs",
         text: "for chunk in left_out(txn, &stripe)? {",
         replacement: "for chunk in left_out(txn, &stripe)?.into_iter().take(0) {",
@@ -457,7 +457,7 @@ const UPDATES: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "whoever-has-a-node-s-address-is-taken-for-it",
+        name: "any-process-at-a-node-s-address-is-taken-for-it",
         file: "crates/wire/src/peers.rs",
         text: "if found != Some(node) {",
         replacement: "if found.is_none() {",

@@ -261,7 +261,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
-        name: "what-was-written-back-without-an-answer-is-written-again",
+        name: "a-write-back-without-a-reply-is-written-again",
         file: "crates/client/src/cache/mod.rs",
         text: "self.decide(backing, key).await?;\n        let mut left",
         replacement: "let _ = self.decide(backing, key);\n        let mut left",
@@ -319,7 +319,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "what-arrives-after-an-opening-stays-in-the-cache",
+        name: "bytes-that-arrive-after-an-opening-stay-in-the-cache",
         file: "crates/client/src/cache/segment.rs",
         text: "if self.was_checked {",
         replacement: "if self.was_checked && self.pages.is_empty() {",
@@ -330,7 +330,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
-        name: "what-arrives-is-as-new-as-what-was-read-meanwhile",
+        name: "arriving-bytes-count-as-new-as-bytes-read-in-the-meantime",
         file: "crates/client/src/cache/segment.rs",
         text: "Some(old) if has_others => oldest(old, version),",
         replacement: "Some(old) if has_others => oldest(old, old),",
@@ -341,7 +341,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     },
     Mutant {
-        name: "what-turns-out-to-have-arrived-stays-in-the-cache",
+        name: "bytes-found-to-have-arrived-stay-in-the-cache",
         file: "crates/client/src/cache/segment.rs",
         text: "            self.leave(ranges);\n            self.drop_leaving();",
         replacement: "            for part in ranges.iter() {\n                self.changed.remove(part);\n                self.mark_pages(part);\n            }",

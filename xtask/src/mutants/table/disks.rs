@@ -5,7 +5,7 @@ use super::{Mutant, store, test};
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
-        name: "a-sync-behind-a-failed-one-succeeds",
+        name: "a-sync-after-a-failed-one-succeeds",
         file: "crates/store/src/sync_lock.rs",
         text: "*has_failed = synced.is_err();",
         replacement: "*has_failed = false;",
@@ -164,7 +164,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "positions-go-on-behind-a-segment-of-unknown-end",
+        name: "positions-continue-after-a-segment-of-unknown-end",
         file: "crates/store/src/recovery.rs",
         text: "None => self.highest_lsn()? + POSITIONS_SKIPPED,",
         replacement: "None => self.highest_lsn()?.min(self.state.journal.end_lsn()) + (POSITIONS_SKIPPED >> 40),",

@@ -125,7 +125,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "a-truncation-leaves-bytes-behind-the-end",
+        name: "a-truncation-leaves-bytes-past-the-end",
         file: "crates/meta/src/replacements.rs",
         text: "if size < file.size_bytes {",
         replacement: "if size < file.size_bytes && size == 0 {",

@@ -204,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "a-joining-node-keeps-what-is-garbage-by-now",
+        name: "a-joining-node-keeps-new-garbage",
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
         text: "self.nodes.note_garbage(&stripe.nodes, stripe.id);",
         replacement: "let _ = stripe;",
@@ -312,7 +312,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "a-joining-node-deletes-what-is-not-its",
+        name: "a-joining-node-deletes-files-of-others",
         file: "crates/protocol/src/holdings.rs",
         text: "    store.set_aside(chunks)",
         replacement: "    chunks.iter().try_for_each(|&chunk| store.remove(chunk))",
@@ -414,7 +414,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: protocol("coordinator::suspicion::no_more_nodes_are_evicted_than_all_pools_survive"),
     },
     Mutant {
-        name: "who-complains-is-believed-whatever-it-reaches",
+        name: "a-complaining-node-is-believed-even-if-it-reaches-nothing",
         file: "crates/protocol/src/coordinator/members/suspicions.rs",
         text: "(complaint_count(other), **other) < (count, node)",
         replacement: "complaint_count(other) < usize::MAX",
@@ -460,7 +460,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "who-is-evicted-for-a-link-returns-while-it-is-broken",
+        name: "a-node-evicted-for-a-link-returns-while-the-link-is-broken",
         file: "crates/protocol/src/coordinator/members/suspicions.rs",
         text: "if self.evicted_for_link(node).is_some_and(is_broken) {",
         replacement: "if self.evicted_for_link(node).is_some_and(is_broken) && false {",
@@ -559,7 +559,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
     },
     Mutant {
-        name: "what-a-search-does-not-find-is-taken-for-explained",
+        name: "a-write-that-a-search-does-not-explain-passes",
         file: "crates/history/src/choices.rs",
         text: "return Err(failed);",
         replacement: "return Ok(());",
