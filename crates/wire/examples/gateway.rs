@@ -7,6 +7,7 @@
 //!
 //! Errors are one line, `error SENTENCE`. A gateway translates requests into calls of [`Client`] and limits what a peer
 //! can make it hold: here one request a connection at a time, its line, its bytes, and the time that it may take.
+//! A test of `gabion` includes this file and starts it on a cluster (`gateway_example.rs`).
 //!
 //! Run it with the coordinator's address, its own, and the directory of its certificate, which `gabion cert issue client`
 //! makes: `cargo run -p gabion-wire --example gateway -- 127.0.0.1:7070 127.0.0.1:7080 client`.
@@ -34,7 +35,7 @@ const CONNECTION_COUNT_MAX: usize = 64;
 /// Longest time from one request to the end of the next.
 const REQUEST_DEADLINE: Duration = Duration::from_mins(1);
 
-type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// A request's line.
 struct Request {
@@ -58,7 +59,11 @@ async fn main() -> Result<(), Failure> {
         ClientOptions::default(),
     )
     .await?;
-    let listener = TcpListener::bind(listen).await?;
+    serve(&client, TcpListener::bind(listen).await?).await
+}
+
+/// Serves connections until the listener fails.
+pub(crate) async fn serve(client: &Client, listener: TcpListener) -> Result<(), Failure> {
     let places = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await?;
@@ -66,14 +71,14 @@ async fn main() -> Result<(), Failure> {
         let client = client.clone();
         tokio::spawn(async move {
             // The peer has gone, has sent no request in time, or has been told what was wrong.
-            let _ = serve(&client, stream).await;
+            let _ = answer_all(&client, stream).await;
             drop(place);
         });
     }
 }
 
 /// Answers the requests of a connection, one after another.
-async fn serve(client: &Client, stream: TcpStream) -> Result<(), Failure> {
+async fn answer_all(client: &Client, stream: TcpStream) -> Result<(), Failure> {
     let mut stream = BufReader::new(stream);
     loop {
         let answered = timeout(REQUEST_DEADLINE, answer(client, &mut stream)).await?;

@@ -21,6 +21,7 @@ mod earlier_copies;
 mod explain;
 mod failing_disks;
 mod full_disk;
+mod gateway_example;
 mod gray_failures;
 mod hdfs;
 mod health;
