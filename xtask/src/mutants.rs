@@ -6,29 +6,16 @@
 
 mod check;
 mod copy;
+mod mutant;
 mod table;
 
 use self::check::{Check, Verdict};
 use self::copy::Copy;
+use self::mutant::Mutant;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
-
-/// One way to break the code.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mutant {
-    /// The behaviour of the code then, in a few words with dashes.
-    pub(crate) name: &'static str,
-    /// Below the workspace's directory.
-    pub(crate) file: &'static str,
-    /// Occurs once in the file.
-    pub(crate) text: &'static str,
-    /// Stands there instead.
-    pub(crate) replacement: &'static str,
-    /// Has to fail then, and passes otherwise.
-    pub(crate) check: Check,
-}
 
 /// The mutants to try.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,42 +15,16 @@ mod glossary;
 mod layers;
 mod manifest;
 mod markdown;
+mod problem;
 mod purity;
 mod shape;
 mod source;
 mod tree;
 
-use std::fmt;
 use std::path::Path;
 
+use self::problem::Problem;
 use self::tree::Tree;
-
-/// One broken rule, at one line.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Problem {
-    /// The file, from the workspace's directory, with `/` between parts.
-    path: String,
-    /// The line, counted from 1.
-    line: usize,
-    /// The fault, and what is allowed.
-    message: String,
-}
-
-impl Problem {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
-    }
-}
 
 /// Checks the workspace at `root` and prints every problem; `false` means that there were some.
 ///
@@ -81,12 +55,6 @@ fn check(tree: &Tree) -> Vec<Problem> {
     problems.sort();
     problems.dedup();
     problems
-}
-
-/// The crate whose directory under `crates/` holds `path`.
-fn crate_of(path: &str) -> Option<&str> {
-    let (name, _) = path.strip_prefix("crates/")?.split_once('/')?;
-    Some(name)
 }
 
 #[cfg(test)]
@@ -136,21 +104,5 @@ mod tests {
             [(path, 1), (path, 1), (path, 2), (path, 3)],
             "{problems:#?}"
         );
-    }
-
-    #[test]
-    fn a_problem_reads_as_editors_expect() {
-        let problem = Problem::new("crates/a/src/lib.rs", 7, "wrong; allowed: right");
-        assert_eq!(
-            problem.to_string(),
-            "crates/a/src/lib.rs:7: wrong; allowed: right"
-        );
-    }
-
-    #[test]
-    fn a_path_names_its_crate() {
-        assert_eq!(crate_of("crates/codec/src/lib.rs"), Some("codec"));
-        assert_eq!(crate_of("xtask/src/main.rs"), None);
-        assert_eq!(crate_of("crates/README.md"), None);
     }
 }

@@ -20,38 +20,8 @@ mod snapshots;
 mod surroundings;
 mod tickets;
 
-use super::Mutant;
 use super::check::Check;
-
-const fn test(package: &'static str, target: &'static str, name: &'static str) -> Check {
-    Check::Test {
-        package,
-        target,
-        name,
-    }
-}
-
-const fn unit(package: &'static str, name: &'static str) -> Check {
-    test(package, "lib", name)
-}
-
-const fn protocol(name: &'static str) -> Check {
-    test("gabion-protocol", "integration", name)
-}
-
-const fn store(name: &'static str) -> Check {
-    test("gabion-store", "integration", name)
-}
-
-/// A unit test of the binary.
-const fn command(name: &'static str) -> Check {
-    test("gabion", "bin", name)
-}
-
-/// A test of the binary's processes.
-const fn process(name: &'static str) -> Check {
-    test("gabion", "integration", name)
-}
+use super::mutant::{Mutant, protocol, store, test, unit};
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
@@ -95,11 +65,10 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/fate.rs",
         text: "if has_moved && !parity.all(|chunk| is_complete(&chunk)) {",
         replacement: "if has_moved && !parity.any(|chunk| is_complete(&chunk)) {",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "lib",
-            name: "fate::tests::one_that_was_to_change_knows_and_so_do_as_many_as_determine_the_stripe",
-        },
+        check: unit(
+            "gabion-protocol",
+            "fate::tests::one_that_was_to_change_knows_and_so_do_as_many_as_determine_the_stripe",
+        ),
     },
     Mutant {
         name: "a-read-may-leave-out-what-only-lost-logs-have",
@@ -322,11 +291,11 @@ const UPDATES: &[Mutant] = &[
         file: "crates/meta/src/meta.rs",
         text: "abandon_moves(txn)?;",
         replacement: "",
-        check: Check::Test {
-            package: "gabion-meta",
-            target: "integration",
-            name: "operations::a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told",
-        },
+        check: test(
+            "gabion-meta",
+            "integration",
+            "operations::a_move_that_has_begun_ends_with_the_generation_that_nodes_were_told",
+        ),
     },
     Mutant {
         name: "note-degraded-of-a-chunk-that-counts",
@@ -439,9 +408,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/wire/src/clock.rs",
         text: "clock_gettime(ClockId::Boottime)",
         replacement: "clock_gettime(ClockId::ProcessCPUTime)",
-        check: test(
+        check: unit(
             "gabion-wire",
-            "lib",
             "clock::tests::the_clock_counts_the_time_since_boot",
         ),
     },
@@ -472,9 +440,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/ports.rs",
         text: "Err(_) if ports.passage(node).shows_life_since(before) => Ok(()),",
         replacement: "Err(_) if ports.passage(node).shows_life_since(before) && false => Ok(()),",
-        check: test(
+        check: unit(
             "gabion-protocol",
-            "lib",
             "ports::tests::a_node_behind_a_full_link_is_waited_for_as_long_as_bytes_move",
         ),
     },
@@ -483,9 +450,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/ports.rs",
         text: "const PROBED_AFTER_MS: u64 = 250;",
         replacement: "const PROBED_AFTER_MS: u64 = 5_000;",
-        check: test(
+        check: unit(
             "gabion-protocol",
-            "lib",
             "ports::tests::a_silent_node_is_waited_for_shortly_and_the_next_time_more_shortly",
         ),
     },
@@ -527,9 +493,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/wire/src/trust/authority.rs",
         text: "self.ledger.note_used(token)?;",
         replacement: "",
-        check: test(
+        check: unit(
             "gabion-wire",
-            "lib",
             "trust::authority::tests::a_token_is_exchanged_once_for_its_own_name",
         ),
     },
@@ -538,9 +503,8 @@ const UPDATES: &[Mutant] = &[
         file: "crates/protocol/src/staging.rs",
         text: "of_client.is_within(self.limits.client_bytes, PIECE_COUNT_MAX_OF_CLIENT)",
         replacement: "of_client.is_within(self.limits.staged_bytes, PIECE_COUNT_MAX_OF_CLIENT)",
-        check: test(
+        check: unit(
             "gabion-protocol",
-            "lib",
             "staging::tests::a_client_that_stages_all_it_may_leaves_room_for_others_and_all_have_a_limit",
         ),
     },

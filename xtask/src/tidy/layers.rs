@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::manifest::{self, Section};
+use super::markdown;
+use super::problem::Problem;
 use super::tree::Tree;
-use super::{Problem, markdown};
 
 /// The document that holds the table.
 const DOCUMENT: &str = "ARCHITECTURE.md";

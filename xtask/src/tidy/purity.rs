@@ -6,9 +6,9 @@
 
 use super::layers::Layers;
 use super::manifest::{self, Section};
+use super::problem::Problem;
 use super::source::Source;
-use super::tree::Tree;
-use super::{Problem, crate_of};
+use super::tree::{Tree, crate_of};
 
 /// The attribute in the root of each library and binary below `wire`. The workspace allows these lints, and clippy.toml
 /// says what they refuse. Its tests, benches and examples may do as they like.

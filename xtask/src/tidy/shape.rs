@@ -1,6 +1,6 @@
 //! The shape of a file: its header, its length, its functions' lengths and its modules' names.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 /// The most lines of a function, from its signature to its closing brace.

@@ -104,6 +104,15 @@ impl Tree {
     }
 }
 
+/// The crate whose directory holds `path`: one under `crates/`, or `xtask`.
+pub(super) fn crate_of(path: &str) -> Option<&str> {
+    let (name, _) = path
+        .strip_prefix("crates/")
+        .unwrap_or(path)
+        .split_once('/')?;
+    (path.starts_with("crates/") || name == "xtask").then_some(name)
+}
+
 fn is_rust(name: &str) -> bool {
     Path::new(name)
         .extension()
@@ -140,5 +149,12 @@ mod tests {
         ]);
         let manifests: Vec<_> = tree.manifests().collect();
         assert_eq!(manifests, [("codec", "crates/codec/Cargo.toml", "a")]);
+    }
+
+    #[test]
+    fn a_path_names_its_crate() {
+        assert_eq!(crate_of("crates/codec/src/lib.rs"), Some("codec"));
+        assert_eq!(crate_of("xtask/src/main.rs"), Some("xtask"));
+        assert_eq!(crate_of("crates/README.md"), None);
     }
 }

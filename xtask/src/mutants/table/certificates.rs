@@ -1,6 +1,6 @@
 //! Mutants of certificates, and of the logs in the coordinator's directory.
 
-use super::{Mutant, unit};
+use super::super::mutant::{Mutant, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[

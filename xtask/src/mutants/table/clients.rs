@@ -1,6 +1,7 @@
 //! Rules of the client, which the simulator runs as it is.
 
-use super::{Check, Mutant, protocol, test, unit};
+use super::super::check::Check;
+use super::super::mutant::{Mutant, protocol, test, unit};
 
 const SILENT_NODE: Check = test(
     "gabion-sim",
@@ -66,9 +67,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/runs.rs",
         text: "present.is_ok_and(|present| shows_it(&present))",
         replacement: "present.is_ok()",
-        check: test(
+        check: unit(
             "gabion-client",
-            "lib",
             "runs::tests::a_node_counts_as_failed_only_by_a_present_layout",
         ),
     },
@@ -77,9 +77,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/error.rs",
         text: "CoordinatorError::Refused(why) if why.cause == Cause::NotLeading => Ok(why),",
         replacement: "CoordinatorError::Refused(why) if why.cause == Cause::NotLeading && why.sentence.is_empty() => Ok(why),",
-        check: test(
+        check: unit(
             "gabion-client",
-            "lib",
             "error::tests::an_answer_of_a_coordinator_that_leads_no_more_is_no_outcome",
         ),
     },
@@ -117,9 +116,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/chosen_cut.rs",
         text: "Self::Vouched(epoch, mark) if decodes => (epoch, ReadCut::Coded(mark)),",
         replacement: "Self::Vouched(epoch, mark) if decodes && mark.0 == u64::MAX => (epoch, ReadCut::Coded(mark)),",
-        check: test(
+        check: unit(
             "gabion-client",
-            "lib",
             "chosen_cut::tests::a_read_that_decodes_takes_chunks_as_the_code_has_them",
         ),
     },
@@ -188,99 +186,86 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/primary.rs",
         text: "if let Some(term) = &mut primary.term {\n            term.admit(nodes);",
         replacement: "if let Some(term) = &mut primary.term {\n            let _ = term;",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "update::left_out::a_node_that_came_back_within_a_term_is_left_out_by_a_new_one_only",
-        },
+        check: protocol(
+            "update::left_out::a_node_that_came_back_within_a_term_is_left_out_by_a_new_one_only",
+        ),
     },
     Mutant {
         name: "a-node-that-has-joined-within-a-term-is-left-out-in-it",
         file: "crates/protocol/src/coordinator/members/sessions.rs",
         text: "if self.turns.get(&node).is_some_and(|&turn| turn > since) {",
         replacement: "if self.turns.get(&node).is_some_and(|&turn| turn > since) && false {",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "coordinator::leases::a_node_that_has_joined_within_a_term_is_left_out_by_the_next_one",
-        },
+        check: protocol(
+            "coordinator::leases::a_node_that_has_joined_within_a_term_is_left_out_by_the_next_one",
+        ),
     },
     Mutant {
         name: "a-node-told-of-a-term-by-a-page-is-left-out-in-it",
         file: "crates/protocol/src/coordinator/members/sessions.rs",
         text: "open.told.has(stripe) && !open.changed.contains(&stripe)",
         replacement: "open.told.has(stripe) && open.changed.contains(&stripe)",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "coordinator::leases::a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one",
-        },
+        check: protocol(
+            "coordinator::leases::a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one",
+        ),
     },
     Mutant {
         name: "a-new-stripe-is-updated-while-nodes-serve-the-one-that-it-replaced",
         file: "crates/meta/src/replacements.rs",
         text: "Some(old) => PREDECESSORS.put(txn, &new.id, &vec![old]),",
         replacement: "Some(_) => Ok(()),",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "coordinator::replace::a_write_is_not_acknowledged_while_a_node_serves_old_chunks",
-        },
+        check: protocol(
+            "coordinator::replace::a_write_is_not_acknowledged_while_a_node_serves_old_chunks",
+        ),
     },
     Mutant {
         name: "a-failed-node-counts-as-one-that-has-removed-its-chunk",
         file: "crates/protocol/src/coordinator/garbage/mod.rs",
         text: "if obeyed_count < meta.pool(pool)?.spec.k && !meta.is_withdrawn(id)? {",
         replacement: "if obeyed_count + meta.pool(pool)?.spec.k == 0 {",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "integration",
-            name: "coordinator::replace::a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads",
-        },
+        check: protocol(
+            "coordinator::replace::a_write_is_not_acknowledged_while_failed_nodes_may_answer_quorum_reads",
+        ),
     },
     Mutant {
         name: "a-conversion-forgets-what-its-sources-have-replaced",
         file: "crates/meta/src/conversions.rs",
         text: "check_alone(txn, *old, self.incarnation())?;",
         replacement: "let _ = check_alone(txn, *old, self.incarnation());",
-        check: Check::Test {
-            package: "gabion-meta",
-            target: "integration",
-            name: "conversions::blocks_become_a_stripe_and_then_blocks_again",
-        },
+        check: test(
+            "gabion-meta",
+            "integration",
+            "conversions::blocks_become_a_stripe_and_then_blocks_again",
+        ),
     },
     Mutant {
         name: "a-cut-of-a-quorum-is-read-anywhere",
         file: "crates/client/src/reading.rs",
         text: "lost.extend(self.forbidden());",
         replacement: "lost.extend(self.forbidden().iter().take(0));",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "reading::tests::what_a_quorum_does_not_cover_is_left_out_in_every_choice",
-        },
+        check: unit(
+            "gabion-client",
+            "reading::tests::what_a_quorum_does_not_cover_is_left_out_in_every_choice",
+        ),
     },
     Mutant {
         name: "a-write-back-without-a-reply-is-written-again",
         file: "crates/client/src/cache/mod.rs",
         text: "self.decide(backing, key).await?;\n        let mut left",
         replacement: "let _ = self.decide(backing, key);\n        let mut left",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "cache::tests::bytes_that_have_arrived_are_not_written_again_over_later_ones",
-        },
+        check: unit(
+            "gabion-client",
+            "cache::tests::bytes_that_have_arrived_are_not_written_again_over_later_ones",
+        ),
     },
     Mutant {
         name: "a-flush-counts-as-the-only-change-of-its-update",
         file: "crates/client/src/cache/segment.rs",
         text: "Some(old) if has_others => oldest(old, version),",
         replacement: "Some(old) if has_others && old.sequence.next() != version.sequence => oldest(old, version),",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "cache::tests::an_opening_reads_what_was_written_by_the_update_of_a_flush_for_another_client",
-        },
+        check: unit(
+            "gabion-client",
+            "cache::tests::an_opening_reads_what_was_written_by_the_update_of_a_flush_for_another_client",
+        ),
     },
     Mutant {
         name: "a-slow-read-asks-no-second-source",
@@ -323,44 +308,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/cache/segment.rs",
         text: "if self.was_checked {",
         replacement: "if self.was_checked && self.pages.is_empty() {",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
-        },
+        check: unit(
+            "gabion-client",
+            "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
+        ),
     },
     Mutant {
         name: "arriving-bytes-count-as-new-as-bytes-read-in-the-meantime",
         file: "crates/client/src/cache/segment.rs",
         text: "Some(old) if has_others => oldest(old, version),",
         replacement: "Some(old) if has_others => oldest(old, old),",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
-        },
+        check: unit(
+            "gabion-client",
+            "cache::tests::bytes_overwritten_during_a_flush_are_not_read_by_later_openings",
+        ),
     },
     Mutant {
         name: "bytes-found-to-have-arrived-stay-in-the-cache",
         file: "crates/client/src/cache/segment.rs",
         text: "            self.leave(ranges);\n            self.drop_leaving();",
         replacement: "            for part in ranges.iter() {\n                self.changed.remove(part);\n                self.mark_pages(part);\n            }",
-        check: Check::Test {
-            package: "gabion-client",
-            target: "lib",
-            name: "cache::tests::bytes_that_turn_out_to_have_arrived_are_read_from_the_cluster",
-        },
+        check: unit(
+            "gabion-client",
+            "cache::tests::bytes_that_turn_out_to_have_arrived_are_read_from_the_cluster",
+        ),
     },
     Mutant {
         name: "stale-chunks-alone-give-a-quorum-its-mark",
         file: "crates/protocol/src/quorum.rs",
         text: "let heard = marks.max().ok_or(NoQuorum::NothingCurrent)?;",
         replacement: "let heard = marks.max().unwrap_or_default();",
-        check: Check::Test {
-            package: "gabion-protocol",
-            target: "lib",
-            name: "quorum::tests::the_nodes_of_stale_chunks_alone_know_no_mark",
-        },
+        check: unit(
+            "gabion-protocol",
+            "quorum::tests::the_nodes_of_stale_chunks_alone_know_no_mark",
+        ),
     },
     Mutant {
         name: "stripes-that-are-stored-whole-take-more-than-their-memory",

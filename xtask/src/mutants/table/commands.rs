@@ -1,6 +1,6 @@
 //! Mutants of commands: the files that they write, the directory of a cluster, and its status.
 
-use super::{Mutant, command, process, unit};
+use super::super::mutant::{Mutant, command, process, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[

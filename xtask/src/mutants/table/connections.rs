@@ -1,6 +1,7 @@
 //! Mutants of calls and connections between processes.
 
-use super::{Check, Mutant, test};
+use super::super::check::Check;
+use super::super::mutant::{Mutant, test, unit};
 
 const fn wire(name: &'static str) -> Check {
     test("gabion-wire", "integration", name)
@@ -58,9 +59,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/staging/flows.rs",
         text: "let has_room = queued.bytes + bytes <= QUEUED_BYTES_MAX_OF_RUN",
         replacement: "let has_room = queued.bytes + bytes <= u64::MAX / QUEUED_BYTES_MAX_OF_RUN",
-        check: test(
+        check: unit(
             "gabion-protocol",
-            "lib",
             "staging::tests::a_running_part_has_a_limit_of_unread_frames_and_fails_beyond_it",
         ),
     },

@@ -1,6 +1,6 @@
 //! Mutants of the console: who is let in.
 
-use super::{Mutant, test, unit};
+use super::super::mutant::{Mutant, test, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[

@@ -1,8 +1,8 @@
 //! Mutants of metadata in a database: what a process may say that another may have deposed, or whose database has lost
 //! commits.
 
-use super::{Mutant, protocol, test, unit};
-use crate::mutants::check::Check;
+use super::super::check::Check;
+use super::super::mutant::{Mutant, process, protocol, test, unit};
 
 const fn sql(name: &'static str) -> Check {
     test("gabion-sql", "integration", name)
@@ -84,22 +84,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/client.rs",
         text: "            TAKEOVER_LIMIT\n",
         replacement: "            CONNECT_LIMIT\n",
-        check: test(
-            "gabion",
-            "integration",
-            "metadata_in_database::coordinators_that_stand_by_take_over",
-        ),
+        check: process("metadata_in_database::coordinators_that_stand_by_take_over"),
     },
     Mutant {
         name: "an-order-is-carried-out-without-its-record",
         file: "crates/server/src/coordinator.rs",
         text: "    let number = match audit.order(order).await {\n        Ok(number) => number,\n",
         replacement: "    let number = match audit.order(order).await {\n        Ok(number) => number,\n        Err(_) if true => 0,\n",
-        check: test(
-            "gabion",
-            "integration",
-            "audit::without_its_record_no_order_is_carried_out",
-        ),
+        check: process("audit::without_its_record_no_order_is_carried_out"),
     },
     Mutant {
         name: "records-that-an-error-has-left-count",

@@ -1,7 +1,7 @@
 //! Rules of directories.
 
-use super::{Mutant, protocol, test};
-use crate::mutants::check::Check;
+use super::super::check::Check;
+use super::super::mutant::{Mutant, protocol, test};
 
 const fn meta(name: &'static str) -> Check {
     test("gabion-meta", "integration", name)

@@ -1,6 +1,6 @@
 //! Mutants of what a node keeps on its disks: journal, chunks and arrays, and what a start makes of disks that fail.
 
-use super::{Mutant, store, test};
+use super::super::mutant::{Mutant, protocol, store, test, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -9,9 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/store/src/sync_lock.rs",
         text: "*has_failed = synced.is_err();",
         replacement: "*has_failed = false;",
-        check: test(
+        check: unit(
             "gabion-store",
-            "lib",
             "sync_lock::tests::a_sync_behind_a_failed_one_does_not_succeed",
         ),
     },
@@ -223,9 +222,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/store/src/identity.rs",
         text: "let offset = number % 2 * SLOT_BYTES as u64;",
         replacement: "let offset = number / u64::MAX * SLOT_BYTES as u64;",
-        check: test(
+        check: unit(
             "gabion-store",
-            "lib",
             "identity::tests::a_crash_leaves_the_old_identity_or_the_new_one",
         ),
     },
@@ -234,9 +232,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/store/src/identity.rs",
         text: "match file.read_device_at(&mut bytes, offset) {",
         replacement: "match file.read_exact_at(&mut bytes, offset) {",
-        check: test(
+        check: unit(
             "gabion-store",
-            "lib",
             "identity::tests::an_identity_that_the_device_never_got_is_not_read",
         ),
     },
@@ -245,9 +242,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/store/src/store.rs",
         text: "let is_torn = self.shared.state.is_poisoned();",
         replacement: "let is_torn = false;",
-        check: test(
+        check: unit(
             "gabion-store",
-            "lib",
             "store::tests::a_panic_within_a_change_is_a_failure",
         ),
     },
@@ -256,9 +252,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/wire/src/disk_watch.rs",
         text: "work.is_ill |= began.is_some_and(|began| now >= began + TRY_HANGS_AFTER);",
         replacement: "work.is_ill |= began.is_some_and(|began| now >= began + 1000 * TRY_HANGS_AFTER);",
-        check: test(
+        check: unit(
             "gabion-wire",
-            "lib",
             "disk_watch::tests::a_disk_that_still_reads_hangs_when_a_try_to_write_does_not_end",
         ),
     },
@@ -267,20 +262,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/node.rs",
         text: "ports.spawn(Arc::clone(&self).try_disk().boxed());",
         replacement: "",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "update::left_out::a_disk_on_which_work_waits_is_tried_with_a_write",
-        ),
+        check: protocol("update::left_out::a_disk_on_which_work_waits_is_tried_with_a_write"),
     },
     Mutant {
         name: "metadata-that-hang-are-not-told",
         file: "crates/protocol/src/coordinator/mod.rs",
         text: "ports.spawn(Arc::clone(&self.shared.core).watch_metadata().boxed());",
         replacement: "",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::suspicion::the_log_tells_that_the_metadata_hang_and_that_they_answer_again",
         ),
     },

@@ -1,6 +1,6 @@
 //! Rules of files that one session alone may write.
 
-use super::{Mutant, protocol, test, unit};
+use super::super::mutant::{Mutant, protocol, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -48,42 +48,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/primary/tokens.rs",
         text: "Some(known) if known.token != update.token => Err(",
         replacement: "Some(known) if known.token < update.token => Err(",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "update::tokens::a_raised_token_refuses_lower_ones",
-        ),
+        check: protocol("update::tokens::a_raised_token_refuses_lower_ones"),
     },
     Mutant {
         name: "a-node-that-was-away-trusts-its-token",
         file: "crates/protocol/src/primary/tokens.rs",
         text: "self.memberships.fetch_add(1, Ordering::AcqRel);",
         replacement: "self.memberships.fetch_add(0, Ordering::AcqRel);",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "update::tokens::a_node_that_was_away_asks_for_the_token_again",
-        ),
+        check: protocol("update::tokens::a_node_that_was_away_asks_for_the_token_again"),
     },
     Mutant {
         name: "a-token-is-raised-beside-an-update",
         file: "crates/protocol/src/primary/tokens.rs",
         text: "let _turn = self.turns.wait().await;",
         replacement: "if self.settled.lock().is_some() { return None; }",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "update::tokens::a_token_is_raised_when_the_update_before_it_is_over",
-        ),
+        check: protocol("update::tokens::a_token_is_raised_when_the_update_before_it_is_over"),
     },
     Mutant {
         name: "a-session-begins-before-a-node-knows",
         file: "crates/protocol/src/coordinator/files/exclusive.rs",
         text: "Err(_) if self.nodes.failed().contains(node) => {}",
         replacement: "Err(_) if !self.nodes.failed().contains(node) => {}",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::exclusive::no_session_begins_before_every_node_that_may_serve_knows_it",
         ),
     },
@@ -92,9 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/meta/src/exclusive.rs",
         text: "if !is_quiet {",
         replacement: "if !is_quiet && vouched.is_empty() {",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::exclusive::the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first",
         ),
     },
@@ -103,20 +87,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/meta/src/exclusive.rs",
         text: "Some(_) => vouched.get(&id) == Some(&last.epoch),",
         replacement: "Some(_) => vouched.contains_key(&id),",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "coordinator::exclusive::a_node_vouches_for_no_term_but_the_present_one",
-        ),
+        check: protocol("coordinator::exclusive::a_node_vouches_for_no_term_but_the_present_one"),
     },
     Mutant {
         name: "a-settlement-that-failed-counts",
         file: "crates/protocol/src/coordinator/files/exclusive.rs",
         text: "meta.release(stripe, epoch)",
         replacement: "meta.release_settled(stripe, epoch)",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::exclusive::a_settlement_that_fails_is_repeated_before_the_session_begins",
         ),
     },
@@ -125,20 +103,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/files/exclusive.rs",
         text: "meta.open_exclusive(file, session, seen);",
         replacement: "meta.open_exclusive(file, session, meta.exclusive(file)?.token.max(seen));",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "coordinator::exclusive::a_late_copy_of_an_open_displaces_nothing",
-        ),
+        check: protocol("coordinator::exclusive::a_late_copy_of_an_open_displaces_nothing"),
     },
     Mutant {
         name: "a-put-replaces-a-file-that-a-session-has",
         file: "crates/meta/src/files.rs",
         text: "check_no_session(txn, file)?;",
         replacement: "let _ = check_no_session;",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::exclusive::a_put_that_began_before_a_session_does_not_replace_its_file",
         ),
     },

@@ -1,6 +1,7 @@
 //! Rules of images, and of the encryption of connections to them.
 
-use super::{Check, Mutant, test, unit};
+use super::super::check::Check;
+use super::super::mutant::{Mutant, process, test, unit};
 
 const PLAIN: Check = test(
     "gabion-nbd",
@@ -120,11 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/nbd/src/images.rs",
         text: "let slot = self.slot(file.put_id());",
         replacement: "let slot = Arc::<Slot>::default();",
-        check: test(
-            "gabion",
-            "integration",
-            "nbd::clients_of_one_server_share_an_image_that_they_name_differently",
-        ),
+        check: process("nbd::clients_of_one_server_share_an_image_that_they_name_differently"),
     },
     Mutant {
         name: "a-request-waits-for-an-earlier-one-without-a-limit",
@@ -141,21 +138,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/gabion/src/commands/image.rs",
         text: "image.grow(size).await?;",
         replacement: "image.truncate(size).await?;",
-        check: test(
-            "gabion",
-            "integration",
-            "nbd::no_enlargement_shrinks_what_another_one_has_enlarged",
-        ),
+        check: process("nbd::no_enlargement_shrinks_what_another_one_has_enlarged"),
     },
     Mutant {
         name: "a-file-takes-the-name-away-from-a-later-one",
         file: "crates/client/src/names.rs",
         text: "if only.is_some_and(|only| only != file) {",
         replacement: "if only.is_some_and(|only| only.0 > file.0) {",
-        check: test(
-            "gabion",
-            "integration",
-            "names::a_file_is_removed_by_its_name_only_while_the_name_is_its_own",
-        ),
+        check: process("names::a_file_is_removed_by_its_name_only_while_the_name_is_its_own"),
     },
 ];

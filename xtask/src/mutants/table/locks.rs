@@ -1,6 +1,6 @@
 //! Rules of advisory locks.
 
-use super::{Mutant, test, unit};
+use super::super::mutant::{Mutant, protocol, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -8,9 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/locks/mod.rs",
         text: "self.files.fence_writers(file).await?;",
         replacement: "let _ = self.files.fence_writers(file).await;",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::locks::a_silent_session_keeps_its_locks_until_its_writes_are_fenced_out",
         ),
     },
@@ -19,20 +17,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/protocol/src/coordinator/locks/sessions.rs",
         text: "known.voided.contains(&number)",
         replacement: "known.voided.len() > VOIDED_MAX",
-        check: test(
-            "gabion-protocol",
-            "integration",
-            "coordinator::locks::a_request_that_comes_late_frees_and_takes_nothing",
-        ),
+        check: protocol("coordinator::locks::a_request_that_comes_late_frees_and_takes_nothing"),
     },
     Mutant {
         name: "a-restart-ends-sessions-of-locks",
         file: "crates/protocol/src/coordinator/locks/mod.rs",
         text: "LockSessions::new(sessions, core.ports.now_ms())",
         replacement: "LockSessions::new(sessions.into_iter().skip(9).collect(), core.ports.now_ms())",
-        check: test(
-            "gabion-protocol",
-            "integration",
+        check: protocol(
             "coordinator::locks::a_lock_outlives_the_coordinator_and_ends_with_its_session",
         ),
     },

@@ -1,6 +1,6 @@
 //! Mutants of membership: suspicions, the pages of a join, and the lines of the log that tell of nodes.
 
-use super::{Mutant, process, protocol, test};
+use super::super::mutant::{Mutant, process, protocol, test};
 
 /// Reads and writes beside a node that its peers do not reach.
 const CUT: &str = "cut_node::reads_go_on_beside_a_node_that_its_peers_do_not_reach_and_writes_as_soon_as_it_is_evicted";

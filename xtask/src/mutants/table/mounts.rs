@@ -1,6 +1,6 @@
 //! Rules of mounts.
 
-use super::{Mutant, test, unit};
+use super::super::mutant::{Mutant, process, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -28,9 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/resize.rs",
         text: "matches!(last, Some(Attempted::Replacement(_)))",
         replacement: "last.is_some() || !matches!(last, Some(Attempted::Replacement(_)))",
-        check: test(
-            "gabion",
-            "integration",
+        check: process(
             "mount::the_time_of_a_write_neither_stays_nor_goes_back_because_of_another_mount",
         ),
     },

@@ -1,6 +1,7 @@
 //! Rules of quotas.
 
-use super::{Check, Mutant, test};
+use super::super::check::Check;
+use super::super::mutant::{Mutant, process, test};
 
 const OPEN_PUTS: Check = test(
     "gabion-meta",
@@ -88,10 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/append.rs",
         text: "if anew.is_empty() {",
         replacement: "if !range.is_empty() {",
-        check: test(
-            "gabion",
-            "integration",
-            "quotas::a_full_quota_refuses_growth_and_nothing_else",
-        ),
+        check: process("quotas::a_full_quota_refuses_growth_and_nothing_else"),
     },
 ];

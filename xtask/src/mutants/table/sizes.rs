@@ -1,6 +1,6 @@
 //! Rules of files that grow, shrink and have holes.
 
-use super::{Mutant, protocol, test};
+use super::super::mutant::{Mutant, process, protocol, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -8,9 +8,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/windows.rs",
         text: "is_apart || told < age(&known.layout.file.file)",
         replacement: "is_apart || told < age(&self.file)",
-        check: test(
+        check: unit(
             "gabion-client",
-            "lib",
             "windows::tests::a_late_look_up_removes_windows_that_may_be_older",
         ),
     },
@@ -41,9 +40,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/windows.rs",
         text: "        if told < age(&self.file) {",
         replacement: "        if told < (0, 0, 0) {",
-        check: test(
+        check: unit(
             "gabion-client",
-            "lib",
             "windows::tests::a_window_from_before_a_truncation_is_not_noted",
         ),
     },
@@ -52,9 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/layout.rs",
         text: "while let Some(offset) = layout.behind {",
         replacement: "while let Some(offset) = layout.behind.filter(|&at| at < layout.window.end()) {",
-        check: test(
-            "gabion",
-            "integration",
+        check: process(
             "sizes::a_file_of_many_windows_is_read_written_and_cut_across_their_borders",
         ),
     },
@@ -162,11 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/file.rs",
         text: "let layout = self.present_layout(range).await?;\n        within_file",
         replacement: "let layout = self.layout_of(range).await?;\n        within_file",
-        check: test(
-            "gabion",
-            "integration",
-            "sizes::random_changes_do_what_a_vector_of_bytes_does",
-        ),
+        check: process("sizes::random_changes_do_what_a_vector_of_bytes_does"),
     },
     Mutant {
         name: "a-hole-without-room-blames-the-nodes",

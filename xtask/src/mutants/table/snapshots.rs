@@ -1,6 +1,7 @@
 //! Rules of snapshots and clones.
 
-use super::{Check, Mutant, test};
+use super::super::check::Check;
+use super::super::mutant::{Mutant, test};
 
 const BYTES: Check = test(
     "gabion-meta",

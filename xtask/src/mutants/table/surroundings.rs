@@ -1,7 +1,7 @@
 //! Mutants of what surrounds updates: whose store it is, runs that are asked after, what clients
 //! and people are told.
 
-use super::{Mutant, command, protocol, test, unit};
+use super::super::mutant::{Mutant, command, process, protocol, test, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -22,11 +22,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "crates/client/src/elsewhere.rs",
         text: "let is_final = blamed.is_empty() && !is_ticket;",
         replacement: "let is_final = true;",
-        check: test(
-            "gabion",
-            "integration",
-            "put_elsewhere::a_put_outlives_a_node_that_dies_while_it_is_under_way",
-        ),
+        check: process("put_elsewhere::a_put_outlives_a_node_that_dies_while_it_is_under_way"),
     },
     // Runs that are asked after.
     Mutant {

@@ -1,6 +1,6 @@
 //! Mutants of tickets: what a client may do with a stripe, and for how long.
 
-use super::{Mutant, protocol, store, unit};
+use super::super::mutant::{Mutant, protocol, store, unit};
 
 /// All of them.
 pub(super) const MUTANTS: &[Mutant] = &[
