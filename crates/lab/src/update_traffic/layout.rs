@@ -3,67 +3,11 @@
 
 use crate::error::LabError;
 use gabion_codec::{Code, Family};
-use gabion_layout::{Geometry, NodeId, Topology, any_of};
-use gabion_planner::PlanError;
-use gabion_planner::placement::{Grouped, LAYOUTS, grouped, random, rotate};
+use gabion_layout::{Geometry, NodeId, Topology};
+use gabion_planner::placement::{Layout, grouped, random, rotate};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::fmt;
-use std::str::FromStr;
-
-/// The seed of `random` when the user names none.
-const DEFAULT_SEED: u64 = 0;
-
-/// The layout of stripes: one of the planner's [`LAYOUTS`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    /// Chunk `j` of stripe `s` is on node `(s + j) mod n`, and node `v` in rack `v / (n / racks)`.
-    Rotate,
-    /// Each stripe's chunks are on the same nodes in an order drawn from the seed and the stripe's
-    /// number, so the order does not depend on which stripes are asked for before.
-    Random {
-        /// The seed.
-        seed: u64,
-    },
-    /// Data racks and parity racks apart, every stripe alike.
-    Grouped(Grouped),
-}
-
-impl FromStr for Layout {
-    type Err = LabError;
-
-    /// Reads a layout in one of the forms of [`LAYOUTS`].
-    fn from_str(text: &str) -> Result<Self, LabError> {
-        match text {
-            "rotate" => Ok(Self::Rotate),
-            "random" => Ok(Self::Random { seed: DEFAULT_SEED }),
-            _ => match text.strip_prefix("random:") {
-                Some(seed) => seed.parse().map(|seed| Self::Random { seed }).map_err(|_| {
-                    let message =
-                        format!("the seed '{seed}' of layout '{text}' is not a whole number");
-                    PlanError::Layout(message).into()
-                }),
-                None => text.parse().map(Self::Grouped).map_err(|_| {
-                    let known = any_of(LAYOUTS.map(|known| known.forms));
-                    PlanError::Layout(format!("'{text}' is not a layout; use {known}")).into()
-                }),
-            },
-        }
-    }
-}
-
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rotate => f.write_str("rotate"),
-            Self::Random { seed } => write!(f, "random:{seed}"),
-            Self::Grouped(Grouped { data, parity }) => {
-                write!(f, "{}x{}+{}x{}", data.0, data.1, parity.0, parity.1)
-            }
-        }
-    }
-}
 
 /// The stripes of an experiment: what a scheme needs to plan an update of any of them.
 #[derive(Clone, Debug)]
@@ -249,18 +193,6 @@ mod tests {
         let code: Code = code.parse().unwrap();
         let geometry = Geometry::new(code.k(), code.m(), code.sub_chunks(), 4096).unwrap();
         Stripes::new(code, geometry, layout.parse()?, racks)
-    }
-
-    #[test]
-    fn layouts_print_as_they_are_read() {
-        for known in &LAYOUTS {
-            let layout: Layout = known.example.parse().unwrap();
-            assert_eq!(layout.to_string(), known.example);
-        }
-        assert_eq!(
-            "random".parse::<Layout>().unwrap(),
-            Layout::Random { seed: 0 }
-        );
     }
 
     #[test]

@@ -27,8 +27,9 @@ mod touched;
 
 pub use chunk_set::ChunkSet;
 pub use counter::{Options, TrafficCounter};
+pub use gabion_planner::placement::Layout;
 pub use in_bytes::{ByteReport, ByteTraffic, Pace, StoredFile, Volume, Waits, count_bytes};
-pub use layout::{Layout, Stripes};
+pub use layout::Stripes;
 pub use moved::{Least, Moved};
 pub use one_stripe::{StripeBound, bound};
 pub use pool_stripes::PoolStripes;

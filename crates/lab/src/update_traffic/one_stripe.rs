@@ -3,20 +3,18 @@
 use super::chunk_set::ChunkSet;
 use super::costs::stripe_at;
 use super::counter::Options;
-use super::layout::{Layout, Stripes};
+use super::layout::Stripes;
 use super::moved::in_chunks;
-use super::scheme::scheme;
+use super::scheme::registry;
 use super::touched::Batch;
 use crate::error::LabError;
 use gabion_codec::Code;
 use gabion_layout::{ChunkIndex, Geometry};
 use gabion_planner::Stripe;
 use gabion_planner::bound::{self, Proof};
+use gabion_planner::placement::Layout;
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Schemes that update parity at once, so that one update says all of them.
-const AT_ONCE: [&str; 3] = ["baseline", "cau-selective", "rackcu"];
 
 /// The least cost of one update of whole chunks of one stripe, and the cost by scheme.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -87,11 +85,11 @@ pub fn bound(
         racks: &racks,
     };
     let mut schemes = BTreeMap::new();
-    for name in AT_ONCE {
-        let mut counted = scheme(name)?.open(Options::default());
+    for known in registry().iter().filter(|known| known.is_at_once()) {
+        let mut counted = known.open(Options::default());
         counted.write(&stripes, &batch)?;
         let moved = counted.finish(&stripes)?;
-        schemes.insert(name, in_chunks(moved.update, geometry));
+        schemes.insert(known.name, in_chunks(moved.update, geometry));
     }
     let chunks = |rows: u64| rows as f64 / code.sub_chunks() as f64;
     Ok(StripeBound {

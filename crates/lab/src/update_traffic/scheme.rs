@@ -45,17 +45,31 @@ impl SchemeEntry {
             Counting::Cau(selection) => Box::new(Cau::new(options, selection)),
         }
     }
-}
 
-impl SchemeEntry {
-    /// The scheme of pools that this is; the baseline is how `fo`, `fl`, `pl` and `plr` send deltas.
+    /// Whether one update of a stripe shows all transfers of the scheme, because parity follows at once. The baseline
+    /// stands for the schemes of pools that update each chunk alone.
+    pub(super) fn is_at_once(&self) -> bool {
+        match self.counting {
+            Counting::Known(known) => known.traffic == Traffic::EachStripe,
+            Counting::Baseline => true,
+            Counting::Cau(_) => false,
+        }
+    }
+
+    /// The scheme of pools that this is; the baseline is any scheme that sends the deltas of each chunk alone.
     ///
     /// # Errors
     /// [`LabError::ChunksOnly`] for a variant that no pool has.
     pub(super) fn of_pools(&self) -> Result<&'static Descriptor, LabError> {
         match self.counting {
             Counting::Known(known) => Ok(known),
-            Counting::Baseline => Ok(descriptor(UpdateScheme::Fo)),
+            Counting::Baseline => {
+                let mut known = UpdateScheme::NAMES
+                    .iter()
+                    .map(|&(_, name)| descriptor(name));
+                let first = known.find(|known| known.traffic == Traffic::EachChunk);
+                Ok(first.expect("a scheme sends each chunk's deltas by themselves"))
+            }
             Counting::Cau(_) => Err(LabError::ChunksOnly { name: self.name }),
         }
     }

@@ -32,6 +32,30 @@ pub type ReplicaPlanner = fn(
     rng: &mut ChaCha8Rng,
 ) -> Result<Vec<Vec<NodeId>>, PlanError>;
 
+/// A layout of the lab's stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Chunk `j` of stripe `s` is on node `(s + j) mod n`, and node `v` in rack `v / (n / racks)`.
+    Rotate,
+    /// Each stripe's chunks are on the same nodes in an order drawn from the seed and the stripe's
+    /// number, so the order does not depend on which stripes are asked for before.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// Data racks and parity racks apart, every stripe alike.
+    Grouped(Grouped),
+}
+
+/// Data and parity racks: counts of racks and of chunks in each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grouped {
+    /// Racks that hold data, and data chunks in each.
+    pub data: (u32, u32),
+    /// Racks that hold parity, and parity chunks in each.
+    pub parity: (u32, u32),
+}
+
 /// A layout of the lab's stripes as all others know it. Help and error sentences derive from it.
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutDescriptor {
@@ -39,6 +63,8 @@ pub struct LayoutDescriptor {
     pub forms: &'static str,
     /// One of its forms, as it is printed.
     pub example: &'static str,
+    /// Reads a text in one of its forms; none if the text has another form.
+    pub(super) read: fn(text: &str) -> Option<Result<Layout, PlanError>>,
     /// Its description in one line.
     pub help: &'static str,
     /// Its source.

@@ -1,7 +1,7 @@
 //! Fixed layouts with separate data racks and parity racks, as in `RackCU`'s experiments: `6x2+2x2`
 //! is 6 data racks of 2 chunks each, then 2 parity racks of 2 chunks each.
 
-use super::descriptor::LayoutDescriptor;
+use super::descriptor::{Grouped, Layout, LayoutDescriptor};
 use crate::PlanError;
 use gabion_layout::{NodeId, NodePlace, RackId, Topology};
 use std::fmt;
@@ -11,18 +11,10 @@ use std::str::FromStr;
 pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
     forms: "data and parity racks such as 6x2+2x2",
     example: "6x2+2x2",
+    read: |text| text.parse().ok().map(|racks| Ok(Layout::Grouped(racks))),
     help: "chunk j of every stripe on node j",
     paper: "RackCU section V-B",
 };
-
-/// Data and parity racks: counts of racks and of chunks in each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Grouped {
-    /// Racks that hold data, and data chunks in each.
-    pub data: (u32, u32),
-    /// Racks that hold parity, and parity chunks in each.
-    pub parity: (u32, u32),
-}
 
 impl FromStr for Grouped {
     type Err = PlanError;

@@ -19,9 +19,9 @@ mod rules;
 mod scheme;
 
 pub use changeover::{encoding, promotion};
-pub use descriptor::{Descriptor, LayoutDescriptor, ReplicaPlanner};
+pub use descriptor::{Descriptor, Grouped, Layout, LayoutDescriptor, ReplicaPlanner};
 pub use ear::{EncodingAware, PlacedBlock};
-pub use grouped::{Grouped, grouped};
+pub use grouped::grouped;
 pub use rack_by_rack::rack_by_rack;
 pub use rack_table::RackTable;
 pub use random::{random, replacement, replacements};

@@ -1,20 +1,39 @@
 //! Random placement: any set of distinct nodes that keeps the rack limit, as CAU (section 5.1) and
 //! `RackCU` (section IV-A) place stripes.
 
-use super::descriptor::LayoutDescriptor;
+use super::descriptor::{Layout, LayoutDescriptor};
 use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{ChunkIndex, NodeId, Topology};
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 
+/// Its name, which a colon and a seed may follow.
+pub(super) const NAME: &str = "random";
+
+/// The seed if none is named.
+const DEFAULT_SEED: u64 = 0;
+
 /// The layout as all others know it.
 pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
     forms: "random, random:SEED",
     example: "random:7",
+    read,
     help: "an order of nodes for each stripe, drawn from SEED",
     paper: "CAU section 5.1; RackCU section IV-A",
 };
+
+fn read(text: &str) -> Option<Result<Layout, PlanError>> {
+    let seed = match text.strip_prefix(NAME)? {
+        "" => return Some(Ok(Layout::Random { seed: DEFAULT_SEED })),
+        rest => rest.strip_prefix(':')?,
+    };
+    let read = seed.parse().map(|seed| Layout::Random { seed });
+    Some(read.map_err(|_| {
+        let message = format!("the seed '{seed}' of layout '{text}' is not a whole number");
+        PlanError::Layout(message)
+    }))
+}
 
 /// Places `chunks` chunks on random distinct nodes with at most `per_rack` a rack.
 ///

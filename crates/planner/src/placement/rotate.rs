@@ -2,15 +2,19 @@
 //! rack. With as many nodes as chunks, chunk `j` of stripe `s` is on node `(s + j) mod n`, which is
 //! the layout of the exact counts in CAU's analysis.
 
-use super::descriptor::LayoutDescriptor;
+use super::descriptor::{Layout, LayoutDescriptor};
 use super::in_order::take_in_order;
 use crate::PlanError;
 use gabion_layout::{NodeId, Topology};
 
+/// Its name.
+pub(super) const NAME: &str = "rotate";
+
 /// The layout as all others know it.
 pub(super) const DESCRIPTOR: LayoutDescriptor = LayoutDescriptor {
-    forms: "rotate",
-    example: "rotate",
+    forms: NAME,
+    example: NAME,
+    read: |text| (text == NAME).then_some(Ok(Layout::Rotate)),
     help: "stripe s starts at node s mod n",
     paper: "CAU, analysis",
 };

@@ -15,6 +15,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     paper: "ECPipe section 2.2",
     planner: |b, stripe, row, at| row.whole(reconstruct(b, stripe, row, at)),
     together: &[MultiScheme::Dedicated],
+    is_one_chain: false,
 };
 
 fn reconstruct(b: &mut PlanBuilder, stripe: &Stripe<'_>, row: &LostRow<'_>, at: NodeId) -> ValueId {

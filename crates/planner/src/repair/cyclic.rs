@@ -17,6 +17,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     paper: "ECPipe section 4.1",
     planner: reconstruct,
     together: &[],
+    is_one_chain: false,
 };
 
 fn reconstruct(

@@ -52,6 +52,9 @@ pub struct Descriptor {
     pub(super) planner: Planner,
     /// The ways for several chunks of one stripe, the usual one first; none if it repairs one chunk after another.
     pub(super) together: &'static [MultiScheme<'static>],
+    /// Whether all helpers form one chain in the order of the repair's path, so that a path along faster links is faster
+    /// (`ECPipe` section 4.3).
+    pub is_one_chain: bool,
 }
 
 /// The planner of a repair scheme: it brings a row of a lost chunk together at a node, in one part or several.

@@ -17,6 +17,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     paper: "ECPipe section 2.2, after Mitra et al.",
     planner: |b, stripe, row, at| row.whole(reconstruct(b, stripe, row, at)),
     together: &[],
+    is_one_chain: false,
 };
 
 fn reconstruct(b: &mut PlanBuilder, stripe: &Stripe<'_>, row: &LostRow<'_>, at: NodeId) -> ValueId {

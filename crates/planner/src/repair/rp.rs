@@ -16,6 +16,7 @@ pub(super) const DESCRIPTOR: Descriptor = Descriptor {
     paper: "ECPipe section 3.2",
     planner: |b, stripe, row, at| row.whole(reconstruct(b, stripe, row, at)),
     together: &[MultiScheme::Pipeline, MultiScheme::Dealt],
+    is_one_chain: true,
 };
 
 pub(crate) fn reconstruct(

@@ -4,6 +4,7 @@ use super::report::{Database, DatabaseStep};
 use super::steps::{Demo, pool};
 use crate::error::{Context, TestbedError};
 use crate::progress::Unit;
+use gabion_planner::repair::Scheme;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
@@ -53,7 +54,7 @@ impl Demo<'_> {
         let row_count = read.await.expect("the reader does not panic")?;
         mount.end().await?;
         self.cluster.start_node(node).await?;
-        self.repair("pipeline").await?;
+        self.repair(Scheme::default()).await?;
         self.report.database = DatabaseStep::Done(Database {
             node,
             transaction_count: TRANSACTION_COUNT,

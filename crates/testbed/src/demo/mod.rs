@@ -16,6 +16,7 @@ use crate::signals::EndSignals;
 use crate::size::bytes;
 use crate::space::require_free;
 use gabion_layout::ByteRange;
+use gabion_planner::repair::Scheme;
 use std::path::Path;
 use steps::Demo;
 
@@ -113,8 +114,8 @@ async fn demonstrate(
     demo.update(script).await?;
     demo.time_direct_send().await?;
     demo.change_forms().await?;
-    demo.lose_and_repair("pipeline").await?;
-    demo.lose_and_repair("conventional").await?;
+    demo.lose_and_repair(Scheme::default()).await?;
+    demo.lose_and_repair(Scheme::Conventional).await?;
     demo.run_database().await?;
     demo.finish().await
 }

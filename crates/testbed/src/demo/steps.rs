@@ -9,6 +9,7 @@ use crate::progress::{Bars, Unit};
 use crate::size::bytes;
 use gabion_client::{Client, ClientOptions};
 use gabion_layout::{ByteRange, NodeId, RackId, Survive, UpdateScheme};
+use gabion_planner::repair::Scheme;
 use gabion_protocol::message::{Liveness, NodeStatus, PoolRequest, Purpose};
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -176,7 +177,7 @@ impl<'a> Demo<'a> {
 
     /// Kills the node that holds most of the file, continues writing, reads everything degraded,
     /// and repairs by the given scheme.
-    pub(super) async fn lose_and_repair(&mut self, scheme: &str) -> Result<(), TestbedError> {
+    pub(super) async fn lose_and_repair(&mut self, scheme: Scheme) -> Result<(), TestbedError> {
         let node = self.fullest_node(FILE).await?;
         self.cluster.kill_node(node).await?;
         let what = format!("killed node {node}; waiting until it is declared failed");
@@ -254,13 +255,13 @@ impl<'a> Demo<'a> {
             .ok_or_else(|| TestbedError::Wrong("every rack has lost a node".to_owned()))
     }
 
-    pub(super) async fn repair(&self, scheme: &str) -> Result<Repair, TestbedError> {
+    pub(super) async fn repair(&self, scheme: Scheme) -> Result<Repair, TestbedError> {
         let before = self.client.status().await?;
         let metered_before = self.metered(Purpose::Repair).await?;
-        let what = format!("repairing chunks, {scheme}");
+        let what = format!("repairing chunks, {}", scheme.name());
         let progress = (self.bars)(&what, Unit::Items);
         let (begun, mut seconds) = (Instant::now(), None);
-        self.client.repair_now(Some(scheme)).await?;
+        self.client.repair_now(Some(scheme.name())).await?;
         loop {
             let status = self.client.status().await?;
             let left = status.lost_chunk_count;
@@ -274,7 +275,7 @@ impl<'a> Demo<'a> {
                 let metered = self.metered(Purpose::Repair).await?;
                 let (now, then) = (&status.repair, &before.repair);
                 return Ok(Repair {
-                    scheme: scheme.to_owned(),
+                    scheme: scheme.name().to_owned(),
                     chunk_count: now.repaired_chunk_count - then.repaired_chunk_count,
                     bytes: now.repaired_bytes - then.repaired_bytes,
                     seconds,

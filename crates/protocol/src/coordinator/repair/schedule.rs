@@ -15,7 +15,7 @@ use gabion_plan::{Cost, LinkBytes};
 use gabion_planner::manager::{Choice, LinkMatrix};
 use gabion_planner::repair::{
     self, Assignment, Bandwidths, CANDIDATES_MAX, Job, LinkWeights, Scheme, balanced_recovery,
-    weighted_path_to_all,
+    descriptor, weighted_path_to_all,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -342,7 +342,7 @@ impl<'a> Pending<'a> {
         };
         ways.into_iter().find_map(|targets| {
             let faster = self.faster_path(&targets, &path, links);
-            let faster = faster.filter(|_| scheme == Scheme::Pipeline);
+            let faster = faster.filter(|_| descriptor(scheme).is_one_chain);
             let by_faster = faster
                 .and_then(|faster| self.intent(targets.clone(), (faster, true), scheme, &topology));
             by_faster.or_else(|| self.intent(targets, (path.clone(), false), scheme, &topology))
