@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use gabion_codec::Code;
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, NodeId, Sequence, StripeRecord};
 use gabion_plan::{Goal, Plan};
-use gabion_protocol::initiate::{RunTerms, run_plan};
+use gabion_protocol::initiate::{RunTerms, run_between_nodes};
 use gabion_protocol::message::{Effect, Purpose, ReadCut, Refusal, ask};
 use gabion_protocol::ports::{Ask as _, NodeError};
 use std::fmt::Debug;
@@ -53,28 +53,21 @@ impl Client {
     }
 
     async fn carry_out(&self, record: &StripeRecord, plan: &Plan) -> Result<(), ClientError> {
-        let terms = RunTerms {
-            run: self.draw_run(),
-            joined: Vec::new(),
-            epoch: Epoch(0),
-            generation: record.generation,
-            cut: ReadCut::Committed(Epoch(0), Sequence(0)),
-            effect: Effect::Install { base: Sequence(0) },
-            purpose: Purpose::Repair,
-            deadline_ms: DEADLINE_MS,
-            stall_ms: None,
-            spread_ms: 0,
-            // It is made as the coordinator.
-            ticket: None,
-        };
-        let ran = run_plan(&*self.shared.ports, plan, &terms, |_| {
-            unreachable!("a repair moves bytes between nodes only")
-        });
+        // It is made as the coordinator, so it needs no ticket.
+        let terms = RunTerms::new(
+            self.draw_run(),
+            (Epoch(0), record.generation),
+            ReadCut::Committed(Epoch(0), Sequence(0)),
+            Effect::Install { base: Sequence(0) },
+            Purpose::Repair,
+            DEADLINE_MS,
+        );
+        let ran = run_between_nodes(&*self.shared.ports, plan, &terms);
         let failed = |failed: gabion_protocol::initiate::PartFailed| ClientError::Node {
             what: format!("a repair of {} on {}", record.id, failed.node),
             refusal: failed.refusal.into(),
         };
-        ran.await.map(|_| ()).map_err(failed)
+        ran.await.map_err(failed)
     }
 
     async fn read_back_and_remove(&self, node: NodeId, chunk: ChunkId) -> Result<(), ClientError> {

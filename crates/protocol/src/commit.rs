@@ -4,7 +4,7 @@
 //! and in the second case its appended updates are still in the logs. Primaries run it, and so does the
 //! coordinator before a repair.
 
-use crate::initiate::{PartFailed, RunTerms, patience_ms, record_holders, run_heard};
+use crate::initiate::{PartFailed, RunTerms, no_own_part, patience_ms, record_holders, run_heard};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId};
 use crate::ports::Ports;
 use crate::progress::Heard;
@@ -99,24 +99,19 @@ impl Commit {
         terms: CommitTerms,
         heard: &Heard,
     ) -> Result<(), PartFailed> {
-        let terms = RunTerms {
-            run: RunId(ports.random()),
-            joined: Vec::new(),
-            epoch: terms.epoch,
-            generation: terms.generation,
-            cut: ReadCut::Exactly(terms.mark),
-            effect: Effect::Record {
-                sequence: terms.sequence,
-                participants: record_holders(&self.plan),
-            },
-            purpose: Purpose::Commit,
-            spread_ms: 0,
-            deadline_ms: patience_ms(&self.plan),
-            stall_ms: None,
-            ticket: None,
+        let effect = Effect::Record {
+            sequence: terms.sequence,
+            participants: record_holders(&self.plan),
         };
-        let own = |_| unreachable!("a commit moves bytes between nodes alone");
-        let ran = run_heard(ports, &self.plan, &terms, own, heard);
+        let terms = RunTerms::new(
+            RunId(ports.random()),
+            (terms.epoch, terms.generation),
+            ReadCut::Exactly(terms.mark),
+            effect,
+            Purpose::Commit,
+            patience_ms(&self.plan),
+        );
+        let ran = run_heard(ports, &self.plan, &terms, no_own_part, heard);
         ran.await.map(|_| ())
     }
 }

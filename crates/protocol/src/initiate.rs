@@ -92,6 +92,27 @@ pub async fn run_plan(
     ran.map(|ran| ran.as_of)
 }
 
+/// As [`run_plan`], for a plan that moves bytes between nodes alone.
+///
+/// # Errors
+/// Those of [`run_plan`].
+///
+/// # Panics
+/// If the initiator has a part in the plan.
+pub async fn run_between_nodes(
+    ports: &dyn Ports,
+    plan: &Plan,
+    terms: &RunTerms,
+) -> Result<(), PartFailed> {
+    let ran = run_plan(ports, plan, terms, no_own_part).await;
+    ran.map(|_| ())
+}
+
+/// The own part of an initiator that has none.
+pub(crate) fn no_own_part(_: Part) -> OwnPart {
+    unreachable!("the plan moves bytes between nodes alone")
+}
+
 /// A plan that has run to its end.
 pub(crate) struct Ran {
     /// The update as of which each node read.
@@ -192,6 +213,30 @@ fn answer(failed: NodeError) -> Answer {
 }
 
 impl RunTerms {
+    /// The terms of a run by itself. Nothing slows it down or aborts it when it stalls, and its initiator needs no ticket.
+    pub fn new(
+        run: RunId,
+        (epoch, generation): (Epoch, Generation),
+        cut: ReadCut,
+        effect: Effect,
+        purpose: Purpose,
+        deadline_ms: u64,
+    ) -> Self {
+        Self {
+            run,
+            joined: Vec::new(),
+            epoch,
+            generation,
+            cut,
+            effect,
+            purpose,
+            spread_ms: 0,
+            deadline_ms,
+            stall_ms: None,
+            ticket: None,
+        }
+    }
+
     fn part(&self, part: Part) -> RunPart {
         RunPart {
             run: self.run,

@@ -246,17 +246,15 @@ impl Term {
         };
         let joined = runs.split_off(1);
         let terms = RunTerms {
-            run: runs[0],
             joined,
-            epoch: self.epoch,
-            generation: self.stripe.generation,
-            cut: ReadCut::Exactly(self.mark),
-            effect,
-            purpose,
-            spread_ms: 0,
-            deadline_ms: patience_ms(plan),
-            stall_ms: None,
-            ticket: None,
+            ..RunTerms::new(
+                runs[0],
+                (self.epoch, self.stripe.generation),
+                ReadCut::Exactly(self.mark),
+                effect,
+                purpose,
+                patience_ms(plan),
+            )
         };
         (sequence, terms)
     }

@@ -20,7 +20,7 @@ use crate::coordinator::repair::attempt::OUTRUN_COUNT_MAX;
 use crate::coordinator::repair::pins::Pins;
 use crate::coordinator::repair::survey::TaskError;
 use crate::event::Event;
-use crate::initiate::{RunTerms, run_plan};
+use crate::initiate::{RunTerms, run_between_nodes};
 use crate::message::{ConversionSource, Effect, Purpose, ReadCut, Refusal, RunId, SettledStripe};
 use futures::future::{join_all, try_join_all};
 use gabion_layout::{
@@ -385,30 +385,23 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     ) -> Result<(), TaskError> {
         let spread_ms = self.afford(jobs, updates_wait).await;
         let runs = stripes.iter().zip(jobs).map(|(record, job)| async move {
-            let terms = RunTerms {
-                run: RunId(self.core.ports.random()),
-                joined: Vec::new(),
-                // No other process knows the stripe yet.
-                epoch: Epoch(0),
-                generation: record.generation,
-                cut: ReadCut::Settled(Sequence(0)),
-                effect: Effect::Convert {
-                    sources: job.sources.clone(),
-                },
-                purpose: Purpose::Encode,
-                spread_ms,
-                deadline_ms: self
-                    .core
-                    .options
-                    .repair_deadline_ms
-                    .saturating_add(spread_ms),
-                stall_ms: None,
-                ticket: None,
+            let effect = Effect::Convert {
+                sources: job.sources.clone(),
             };
-            let ran = run_plan(&*self.core.ports, &job.plan, &terms, |_| {
-                unreachable!("a conversion moves bytes between nodes alone")
-            });
-            ran.await
+            let deadline_ms = self.core.options.repair_deadline_ms;
+            let terms = RunTerms {
+                spread_ms,
+                ..RunTerms::new(
+                    RunId(self.core.ports.random()),
+                    // No other process knows the stripe yet.
+                    (Epoch(0), record.generation),
+                    ReadCut::Settled(Sequence(0)),
+                    effect,
+                    Purpose::Encode,
+                    deadline_ms.saturating_add(spread_ms),
+                )
+            };
+            run_between_nodes(&*self.core.ports, &job.plan, &terms).await
         });
         if let Err(failed) = try_join_all(runs).await {
             if let Refusal::Damaged(damage) = &failed.refusal {

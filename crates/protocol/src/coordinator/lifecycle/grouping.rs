@@ -17,7 +17,7 @@ use crate::coordinator::members::nodes::Nodes;
 use crate::coordinator::repair::Repair;
 use crate::coordinator::repair::survey::{Survey, TaskError};
 use crate::coordinator::shared_state::SharedState;
-use crate::initiate::{RunTerms, run_plan};
+use crate::initiate::{RunTerms, run_between_nodes};
 use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId, ask};
 use crate::wake_up::WakeUp;
 use futures::TryFutureExt;
@@ -212,21 +212,17 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         self.repair
             .charge(survey, &Cost::of(&exchange.plan, &survey.topology()));
         let terms = RunTerms {
-            run: RunId(self.core.ports.random()),
-            joined: Vec::new(),
-            epoch,
-            generation: survey.stripe.generation,
-            cut: ReadCut::Settled(mark),
-            effect: Effect::Install { base: mark },
-            purpose: Purpose::Grouping,
-            spread_ms: 0,
-            deadline_ms: self.core.options.repair_deadline_ms,
             stall_ms: Some(self.core.options.repair_stall_ms),
-            ticket: None,
+            ..RunTerms::new(
+                RunId(self.core.ports.random()),
+                (epoch, survey.stripe.generation),
+                ReadCut::Settled(mark),
+                Effect::Install { base: mark },
+                Purpose::Grouping,
+                self.core.options.repair_deadline_ms,
+            )
         };
-        let ran = run_plan(&*self.core.ports, &exchange.plan, &terms, |_| {
-            unreachable!("chunks move between nodes alone")
-        });
+        let ran = run_between_nodes(&*self.core.ports, &exchange.plan, &terms);
         if let Err(failed) = ran.await {
             let blamed = survey.blamed(&failed.refusal);
             if blamed.is_some_and(|c| survey.stripe.node_of(c) == Some(failed.node)) {

@@ -4,7 +4,7 @@ use super::Repair;
 use super::attempt::Round;
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, answered, lock};
-use crate::initiate::{RunTerms, run_plan};
+use crate::initiate::{RunTerms, run_between_nodes};
 use crate::message::{Effect, Purpose, ReadCut, RunId, ask};
 use crate::ports::Ask as _;
 use futures::future::join_all;
@@ -174,23 +174,15 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let slice_bytes = self.core.options.slice_bytes;
         let plan = repair::catch_up(&stripe, chunk, node, ranges, &helpers, scheme, slice_bytes)?;
         check(&plan, stripe.code)?;
-        let terms = RunTerms {
-            run: RunId(self.core.ports.random()),
-            joined: Vec::new(),
-            epoch: round.epoch,
-            generation: survey.stripe.generation,
-            cut: ReadCut::Exactly(round.outcome.mark),
-            effect: Effect::CatchUp { sequence },
-            purpose: Purpose::Repair,
-            spread_ms: 0,
-            deadline_ms: self.core.options.repair_deadline_ms,
-            stall_ms: None,
-            ticket: None,
-        };
-        let ran = run_plan(&*self.core.ports, &plan, &terms, |_| {
-            unreachable!("catching up moves bytes between nodes alone")
-        });
-        if let Err(failed) = ran.await {
+        let terms = RunTerms::new(
+            RunId(self.core.ports.random()),
+            (round.epoch, survey.stripe.generation),
+            ReadCut::Exactly(round.outcome.mark),
+            Effect::CatchUp { sequence },
+            Purpose::Repair,
+            self.core.options.repair_deadline_ms,
+        );
+        if let Err(failed) = run_between_nodes(&*self.core.ports, &plan, &terms).await {
             self.mark_blamed(survey, &failed.refusal).await?;
             return Ok(false);
         }

@@ -6,7 +6,7 @@ use super::Repair;
 use super::attempt::{Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
-use crate::initiate::{PartFailed, RunTerms, run_plan};
+use crate::initiate::{PartFailed, RunTerms, run_between_nodes};
 use crate::message::{Effect, Purpose, ReadCut, Refusal, RunId, ask};
 use crate::ports::Ask as _;
 use gabion_layout::{ByteRange, ChunkIndex};
@@ -135,26 +135,23 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let slice_bytes = self.core.options.slice_bytes.min(survey.stripe.chunk_bytes);
         let slice_ms = u128::from(rebuild.spread_ms) * u128::from(slice_bytes)
             / u128::from(survey.stripe.chunk_bytes);
-        let terms = RunTerms {
-            run: RunId(self.core.ports.random()),
-            joined: Vec::new(),
-            epoch: rebuild.epoch,
-            generation: survey.stripe.generation,
-            cut: ReadCut::Settled(base),
-            effect: match rest {
-                None => Effect::Install { base },
-                Some(_) => Effect::Resume { base },
-            },
-            purpose: Purpose::Repair,
-            spread_ms,
-            deadline_ms: (self.core.options.repair_deadline_ms).saturating_add(spread_ms),
-            stall_ms: Some(self.core.options.repair_stall_ms + 2 * slice_ms as u64),
-            ticket: None,
+        let effect = match rest {
+            None => Effect::Install { base },
+            Some(_) => Effect::Resume { base },
         };
-        let ran = run_plan(&*self.core.ports, plan, &terms, |_| {
-            unreachable!("a repair moves bytes between nodes alone")
-        });
-        ran.await.map(|_| ())
+        let terms = RunTerms {
+            spread_ms,
+            stall_ms: Some(self.core.options.repair_stall_ms + 2 * slice_ms as u64),
+            ..RunTerms::new(
+                RunId(self.core.ports.random()),
+                (rebuild.epoch, survey.stripe.generation),
+                ReadCut::Settled(base),
+                effect,
+                Purpose::Repair,
+                (self.core.options.repair_deadline_ms).saturating_add(spread_ms),
+            )
+        };
+        run_between_nodes(&*self.core.ports, plan, &terms).await
     }
 
     /// Handles the failures of a run that need a new plan for the whole. Returns whether there are any.

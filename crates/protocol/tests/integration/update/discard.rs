@@ -4,7 +4,7 @@ use crate::update::bed::{Bed, CHUNK_BYTES, STRIPE, stripe};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Geometry, Sequence};
 use gabion_planner::Stripe;
 use gabion_planner::repair::{self, Scheme};
-use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
+use gabion_protocol::initiate::{PartFailed, RunTerms, run_between_nodes};
 use gabion_protocol::message::{Effect, NodeReply, Purpose, ReadCut, Refusal, RunId, ask};
 
 fn id(chunk: u8) -> ChunkId {
@@ -35,22 +35,16 @@ impl Bed {
         let place = placement[chunk.at()];
         let plan = repair::repair(&view, chunk, place, &helpers, Scheme::Pipeline, CHUNK_BYTES);
         let plan = plan.expect("two chunks are enough");
-        let terms = RunTerms {
-            run: RunId(run),
-            joined: Vec::new(),
-            epoch: Epoch(epoch),
-            generation: Generation(1),
-            cut: ReadCut::Settled(Sequence(0)),
-            effect: Effect::Install { base: Sequence(0) },
-            purpose: Purpose::Repair,
-            spread_ms: 0,
-            deadline_ms: u64::MAX / 2,
-            stall_ms: None,
-            ticket: None,
-        };
+        let terms = RunTerms::new(
+            RunId(run),
+            (Epoch(epoch), Generation(1)),
+            ReadCut::Settled(Sequence(0)),
+            Effect::Install { base: Sequence(0) },
+            Purpose::Repair,
+            u64::MAX / 2,
+        );
         let ports = self.ports(place.0);
-        let own = |_| unreachable!("a repair moves bytes between nodes alone");
-        self.run(run_plan(&ports, &plan, &terms, own)).map(|_| ())
+        self.run(run_between_nodes(&ports, &plan, &terms))
     }
 
     /// Tells the node of a chunk, in a term, that it is not its own any more.
