@@ -6,17 +6,13 @@ use crate::cells::{CELL_BYTES, UpdateId, fill};
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::names::is_snapshot;
-use crate::parties::{Party, Reply, Request, Service};
+use crate::parties::Party;
 use crate::ports::SimPorts;
 use crate::world::World;
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt, ready};
 use gabion_client::{Cause, Client, ClientError, ClientOptions, File, NewFile};
-use gabion_layout::{ByteRange, NodeId};
+use gabion_layout::ByteRange;
 use gabion_meta::Existing;
-use gabion_protocol::client_ports::FlowRouter;
-use gabion_protocol::message::{Flow, NodeReply, Refusal};
-use gabion_protocol::ports::{Address, Asker};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,24 +29,6 @@ pub(crate) struct SimClient {
     tally: Arc<Tally>,
     /// Its writes through its cache.
     pub(crate) cached: CachedWrites,
-}
-
-/// The receiver of frames for a client's runs.
-pub(crate) struct ClientService(pub(crate) Arc<FlowRouter>);
-
-impl Service for ClientService {
-    fn request(&self, _: Request, _: (Address, Asker)) -> BoxFuture<'static, Reply> {
-        let refusal = Refusal::Invalid("a client serves nothing".to_owned());
-        ready(Reply::Node(NodeReply::Refused(refusal))).boxed()
-    }
-
-    fn flow(&self, flow: Flow) {
-        self.0.route(flow);
-    }
-
-    fn node(&self) -> Option<NodeId> {
-        None
-    }
 }
 
 /// The bytes of cells.

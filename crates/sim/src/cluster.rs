@@ -1,14 +1,14 @@
 //! The cluster's machines: a coordinator, nodes and clients, each with a disk and at most one process.
 //! Processes are killed, lose power and start again here; only their disks survive.
 
-use crate::client::{ClientService, SimClient};
+use crate::client::SimClient;
 use crate::coverage::{Coverage, Tally};
 use crate::ledger::Ledger;
 use crate::meta_disk::{MetaDisk, Onlooker};
 use crate::network::Network;
 use crate::parties::{Party, Slot};
 use crate::ports::{COORDINATOR, Hangs, OtherCluster, SimPorts, address_of};
-use crate::services::{CoordinatorService, NodeService};
+use crate::services::Service;
 use crate::shape::Shape;
 use crate::watch::Watch;
 use crate::world::{World, lock};
@@ -222,8 +222,8 @@ impl Cluster {
     pub(crate) async fn client(&self, party: Party, options: ClientOptions) -> SimClient {
         let ledger = Arc::clone(&self.ledger);
         let ports = self.ports(party, Some(Arc::clone(&ledger)));
-        let service = ClientService(Arc::clone(ports.router()));
-        self.network.serve(party, Arc::new(service));
+        let service = Service::Client(Arc::clone(ports.router()));
+        self.network.serve(party, service);
         SimClient::connect(ports, party, ledger, options).await
     }
 
@@ -276,8 +276,7 @@ impl Cluster {
             Ok(coordinator) => {
                 self.world.note("the coordinator starts");
                 coordinator.start();
-                self.network
-                    .serve(party, Arc::new(CoordinatorService(coordinator)));
+                self.network.serve(party, Service::Coordinator(coordinator));
                 *running = Some(party);
             }
             Err(error) => {
@@ -401,8 +400,7 @@ impl Cluster {
                 running.store = Some(store);
             }
         }
-        self.network
-            .serve(party, Arc::new(NodeService(Arc::clone(&node))));
+        self.network.serve(party, Service::Node(Arc::clone(&node)));
         node.keep_alive().await;
     }
 

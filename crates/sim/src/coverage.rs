@@ -349,12 +349,10 @@ impl Tally {
 
     /// Counts a reply that refuses a client's ticket because it is old. Returns any other fault of a ticket: honest
     /// clients send none.
-    pub(crate) fn refused_ticket(&self, reply: &Reply) -> Option<TicketFault> {
+    pub(crate) fn refused_ticket(&self, reply: &NodeReply) -> Option<TicketFault> {
         let fault = match reply {
-            Reply::Node(
-                NodeReply::Refused(Refusal::Ticket(fault))
-                | NodeReply::NotBegun(Refusal::Ticket(fault)),
-            ) => *fault,
+            NodeReply::Refused(Refusal::Ticket(fault))
+            | NodeReply::NotBegun(Refusal::Ticket(fault)) => *fault,
             _ => return None,
         };
         match fault {

@@ -11,13 +11,15 @@
 use crate::coverage::{Intent, Tally};
 use crate::dice::Dice;
 use crate::hostility::{Hostility, altered_flow, altered_reply, altered_request};
-use crate::parties::{Destination, Party, Reply, Request, Service, Slot, Unanswered};
+use crate::parties::{Caller, Destination, Party, Reply, Request, Slot, Unanswered};
+use crate::services::Service;
 use crate::trace;
 use crate::world::{ProcessId, World, lock};
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::{FutureExt, select_biased};
-use gabion_protocol::message::{CoordinatorRequest, Flow, NodeRequest, Purpose};
+use gabion_layout::NodeId;
+use gabion_protocol::message::{CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose};
 use gabion_protocol::ports::{Address, Asker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -56,7 +58,7 @@ struct State {
 #[derive(Default)]
 struct Machine {
     process: Option<ProcessId>,
-    service: Option<Arc<dyn Service>>,
+    service: Option<Service>,
 }
 
 #[derive(Clone, Copy)]
@@ -79,7 +81,7 @@ impl Connection {
 struct Call {
     /// None when the request was lost.
     connection: Option<u64>,
-    reply: oneshot::Sender<Reply>,
+    caller: Caller,
 }
 
 enum Message {
@@ -157,7 +159,7 @@ impl Network {
         machine.service = None;
     }
 
-    pub(crate) fn serve(&self, party: Party, service: Arc<dyn Service>) {
+    pub(crate) fn serve(&self, party: Party, service: Service) {
         let mut state = lock(&self.state);
         let machine = &mut state.machines[party.slot.0];
         if machine.process == Some(party.process) {
@@ -268,14 +270,14 @@ impl Network {
         lock(&self.state).break_one_in = many;
     }
 
-    /// Asks a process and waits for its reply.
-    pub(crate) async fn call(
+    /// Asks a process and waits for its reply, as a caller of the request's role.
+    pub(crate) async fn call<R>(
         self: Arc<Self>,
         from: Party,
         to: Slot,
-        request: Request,
+        (request, caller): (Request, impl FnOnce(oneshot::Sender<R>) -> Caller),
         deadline_us: u64,
-    ) -> Result<Reply, Unanswered> {
+    ) -> Result<R, Unanswered> {
         if let Request::Node(_, request) = &request {
             self.tally.sent(request);
         }
@@ -286,7 +288,7 @@ impl Network {
             call,
             Call {
                 connection,
-                reply: sender,
+                caller: caller(sender),
             },
         );
         match connection {
@@ -297,9 +299,8 @@ impl Network {
                     let request = request.clone();
                     self.send(connection, Message::Request { call, request });
                 }
-                if let Some(request) =
-                    self.altered(from.slot, |dice| altered_request(&request, dice))
-                {
+                let altered = self.altered(from.slot, |dice| altered_request(&request, dice));
+                if let Some(request) = altered {
                     // No call waits for its reply.
                     let call = self.world.fresh();
                     self.send(connection, Message::Request { call, request });
@@ -498,8 +499,7 @@ impl Network {
             Message::Reply { call, reply } => {
                 let call = lock(&self.state).calls.remove(&call);
                 if let Some(call) = call {
-                    // The caller may have been cancelled.
-                    let _ = call.reply.send(reply);
+                    call.caller.hear(reply);
                 }
             }
             Message::Frame { stream, to_dialer } => {
@@ -522,28 +522,28 @@ impl Network {
 
     fn handle(self: &Arc<Self>, id: u64, connection: Connection, call: u64, request: Request) {
         let party = connection.listener;
-        let is_meant = |service: &Arc<dyn Service>| match &request {
-            Request::Node(node, _) => service.node() == Some(*node),
-            Request::Coordinator(_) => true,
-        };
-        let Some(service) = self.service(party).filter(is_meant) else {
+        let (traced, intent) = (trace::request(&request), Intent::of(&request));
+        let joins = matches!(
+            request,
+            Request::Coordinator(CoordinatorRequest::BeginJoin { .. })
+        );
+        let serves = connection.dialer.slot.0 <= self.node_count;
+        let asker = if serves { Asker::Member } else { Asker::User };
+        let origin = (Address::Origin(id), asker);
+        let service = self.service(party);
+        let Some(answer) = service.and_then(|service| service.request(request, origin)) else {
             self.refuse(call);
             return;
         };
         let network = Arc::clone(self);
-        let traced = trace::request(&request);
         let (dialer, listener) = (connection.dialer.slot.0, party.slot.0);
         if let Some(request) = &traced {
             let line = format!("{dialer} -> {listener} #{call}: {request}");
             self.world.note(&line);
         }
-        let intent = Intent::of(&request);
-        if let Request::Coordinator(CoordinatorRequest::BeginJoin { .. }) = &request {
+        if joins {
             self.tally.joins(connection.dialer.slot);
         }
-        let serves = connection.dialer.slot.0 <= self.node_count;
-        let asker = if serves { Asker::Member } else { Asker::User };
-        let answer = service.request(request, (Address::Origin(id), asker));
         let handle = async move {
             let reply = answer.await;
             network.tally.answered(intent, party.slot, &reply);
@@ -558,25 +558,28 @@ impl Network {
         self.world.spawn(party.process, handle.boxed());
     }
 
-    /// A request of a process to itself, without a network.
-    pub(crate) fn own(&self, party: Party, request: Request) -> Option<BoxFuture<'static, Reply>> {
-        if let Request::Node(_, request) = &request {
-            self.tally.sent(request);
-        }
-        if let Some(request) = trace::request(&request) {
+    /// A request of a node to itself, without a network.
+    pub(crate) fn own(
+        &self,
+        party: Party,
+        node: NodeId,
+        request: NodeRequest,
+    ) -> Option<BoxFuture<'static, NodeReply>> {
+        self.tally.sent(&request);
+        if let Some(request) = trace::node_request(&request) {
             self.world
                 .note(&format!("{} asks itself: {request}", party.slot.0));
         }
         let origin = (Address::Origin(OWN_ORIGIN), Asker::Member);
-        Some(self.service(party)?.request(request, origin))
+        self.service(party)?.node_request(node, request, origin)
     }
 
     /// The service of a process, while that is the one on its machine.
-    pub(crate) fn service(&self, party: Party) -> Option<Arc<dyn Service>> {
+    pub(crate) fn service(&self, party: Party) -> Option<Service> {
         let state = lock(&self.state);
         let machine = state.machines.get(party.slot.0)?;
         let service = machine.service.as_ref()?;
-        (machine.process == Some(party.process)).then(|| Arc::clone(service))
+        (machine.process == Some(party.process)).then(|| service.clone())
     }
 
     /// Loses all messages in flight. Callers are told, or wait for their deadlines.

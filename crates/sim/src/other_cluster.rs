@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, coordinator_options, wall_time};
 use crate::meta_disk::MetaDisk;
 use crate::parties::Slot;
-use crate::services::CoordinatorService;
+use crate::services::Service;
 use crate::world::lock;
 use gabion_meta::{ClusterId, Meta, WallClock};
 use gabion_protocol::coordinator::Coordinator;
@@ -47,8 +47,7 @@ impl Cluster {
         let coordinator = Coordinator::new(meta, self.ports(party, None), options);
         let coordinator = coordinator.expect("nothing is wrong with new metadata");
         coordinator.start();
-        self.network
-            .serve(party, Arc::new(CoordinatorService(coordinator)));
+        self.network.serve(party, Service::Coordinator(coordinator));
         state.coordinator = Some(party);
     }
 

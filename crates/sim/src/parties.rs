@@ -1,12 +1,9 @@
 //! Machines, their processes, and the requests and replies between them.
 
 use crate::world::ProcessId;
-use futures::future::BoxFuture;
+use futures::channel::oneshot;
 use gabion_layout::NodeId;
-use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest,
-};
-use gabion_protocol::ports::{Address, Asker};
+use gabion_protocol::message::{CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest};
 use thiserror::Error;
 
 /// A machine, with one process after another.
@@ -42,12 +39,23 @@ pub(crate) enum Unanswered {
     Late,
 }
 
-/// A process's handler of messages.
-pub(crate) trait Service: Send + Sync {
-    fn request(&self, request: Request, origin: (Address, Asker)) -> BoxFuture<'static, Reply>;
-    fn flow(&self, flow: Flow);
-    /// Its node id.
-    fn node(&self) -> Option<NodeId>;
+/// A caller that waits for the reply of the role that it has asked.
+pub(crate) enum Caller {
+    OfNode(oneshot::Sender<NodeReply>),
+    OfCoordinator(oneshot::Sender<Box<CoordinatorReply>>),
+}
+
+impl Caller {
+    /// Hands a reply over. A reply of another role breaks the call.
+    pub(crate) fn hear(self, reply: Reply) {
+        // The caller may have been cancelled.
+        match (self, reply) {
+            (Self::OfNode(caller), Reply::Node(reply)) => drop(caller.send(reply)),
+            (Self::OfCoordinator(caller), Reply::Coordinator(reply)) => drop(caller.send(reply)),
+            (Self::OfNode(_), Reply::Coordinator(_)) | (Self::OfCoordinator(_), Reply::Node(_)) => {
+            }
+        }
+    }
 }
 
 /// The receiver of a stream of frames.

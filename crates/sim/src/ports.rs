@@ -4,7 +4,7 @@ use crate::cells::cell_count;
 use crate::coverage::Tally;
 use crate::ledger::Ledger;
 use crate::network::Network;
-use crate::parties::{Destination, Party, Reply, Request, Slot, Unanswered};
+use crate::parties::{Caller, Destination, Party, Request, Slot, Unanswered};
 use crate::world::{World, lock};
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -218,47 +218,6 @@ impl SimPorts {
         }
         .boxed()
     }
-
-    fn call(
-        &self,
-        to: Option<Slot>,
-        peer: String,
-        request: Request,
-        deadline_ms: u64,
-    ) -> BoxFuture<'static, Result<Reply, CallError>> {
-        let (network, party) = (Arc::clone(&self.network), self.party);
-        let (world, ports) = (Arc::clone(&self.world), self.itself.clone());
-        let wait_us = self.true_us(deadline_ms);
-        let node = match &request {
-            Request::Node(node, _) => Some(*node),
-            Request::Coordinator(_) => None,
-        };
-        async move {
-            let Some(to) = to else {
-                let reason = "has no known address".to_owned();
-                return Err(CallError { peer, reason });
-            };
-            if to == party.slot {
-                return call_itself(network, party, peer, request).await;
-            }
-            let calling = Arc::clone(&network).call(party, to, request, wait_us);
-            let reply = calling.await;
-            let answered = reply.as_ref().ok();
-            if let Some(fault) = answered.and_then(|reply| network.tally().refused_ticket(reply)) {
-                world.fail(format!("{peer} refuses an honest client: {fault}"));
-            }
-            reply.map_err(|unanswered| {
-                if unanswered == Unanswered::Broken
-                    && let (Some(node), Some(ports)) = (node, ports.upgrade())
-                {
-                    ports.suspect(node);
-                }
-                let reason = unanswered.to_string();
-                CallError { peer, reason }
-            })
-        }
-        .boxed()
-    }
 }
 
 impl ClientPorts for SimPorts {
@@ -281,17 +240,10 @@ impl ClientPorts for SimPorts {
     }
 }
 
-async fn call_itself(
-    network: Arc<Network>,
-    party: Party,
-    peer: String,
-    request: Request,
-) -> Result<Reply, CallError> {
-    let reason = "serves nothing".to_owned();
-    match network.own(party, request) {
-        Some(answer) => Ok(answer.await),
-        None => Err(CallError { peer, reason }),
-    }
+/// The error of a call to a process without a known address.
+fn unknown_address(peer: String) -> CallError {
+    let reason = "has no known address".to_owned();
+    CallError { peer, reason }
 }
 
 impl Ports for SimPorts {
@@ -303,13 +255,32 @@ impl Ports for SimPorts {
     ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
         self.check_run(&request);
         let to = lock(&self.addresses).get(&node).copied();
-        let request = Request::Node(node, request);
-        let reply = self.call(to, node.to_string(), request, deadline_ms);
+        let (network, party) = (Arc::clone(&self.network), self.party);
+        let (world, ports) = (Arc::clone(&self.world), self.itself.clone());
+        let wait_us = self.true_us(deadline_ms);
         async move {
-            match reply.await? {
-                Reply::Node(reply) => Ok(reply),
-                Reply::Coordinator(_) => unreachable!("nodes answer as nodes"),
+            let failed = |reason: String| CallError {
+                peer: node.to_string(),
+                reason,
+            };
+            let to = to.ok_or_else(|| unknown_address(node.to_string()))?;
+            if to == party.slot {
+                let answer = network.own(party, node, request);
+                let answer = answer.ok_or_else(|| failed("serves nothing".to_owned()))?;
+                return Ok(answer.await);
             }
+            let request = (Request::Node(node, request), Caller::OfNode);
+            let replied = Arc::clone(&network).call(party, to, request, wait_us).await;
+            if let Err(Unanswered::Broken) = replied
+                && let Some(ports) = ports.upgrade()
+            {
+                ports.suspect(node);
+            }
+            let reply = replied.map_err(|unanswered| failed(unanswered.to_string()))?;
+            if let Some(fault) = network.tally().refused_ticket(&reply) {
+                world.fail(format!("{node} refuses an honest client: {fault}"));
+            }
+            Ok(reply)
         }
         .boxed()
     }
@@ -344,20 +315,22 @@ impl Ports for SimPorts {
         // A coordinator has no other one to ask.
         let is_own = self.party.slot == COORDINATOR;
         let to = (!is_own).then(|| self.other.coordinator_of(self.party.slot));
-        let request = Request::Coordinator(request);
-        let reply = self.call(to, COORDINATOR_NAME.to_owned(), request, deadline_ms);
+        let (network, party) = (Arc::clone(&self.network), self.party);
+        let wait_us = self.true_us(deadline_ms);
         async move {
-            match reply.await? {
-                Reply::Coordinator(reply) => {
-                    if let CoordinatorReply::Put(places) = &*reply
-                        && let (Some(key), Some(ledger)) = (&put_of, &ledger)
-                    {
-                        ledger.put_has_begun(key, places.put.id);
-                    }
-                    Ok(*reply)
-                }
-                Reply::Node(_) => unreachable!("the coordinator answers as one"),
+            let to = to.ok_or_else(|| unknown_address(COORDINATOR_NAME.to_owned()))?;
+            let request = (Request::Coordinator(request), Caller::OfCoordinator);
+            let replied = network.call(party, to, request, wait_us).await;
+            let reply = replied.map_err(|unanswered| CallError {
+                peer: COORDINATOR_NAME.to_owned(),
+                reason: unanswered.to_string(),
+            })?;
+            if let CoordinatorReply::Put(places) = &*reply
+                && let (Some(key), Some(ledger)) = (&put_of, &ledger)
+            {
+                ledger.put_has_begun(key, places.put.id);
             }
+            Ok(*reply)
         }
         .boxed()
     }
@@ -489,6 +462,7 @@ impl Ports for SimPorts {
             && self.party.slot != COORDINATOR
         {
             let request = Request::Coordinator(CoordinatorRequest::Accept(*node));
+            let request = (request, Caller::OfCoordinator);
             let (world, network) = (Arc::clone(&self.world), Arc::clone(&self.network));
             let party = self.party;
             let agree = async move {

@@ -1,63 +1,69 @@
-//! Nodes and the coordinator as receivers of messages.
+//! Processes as receivers of messages.
 
 use crate::meta_disk::MetaDisk;
-use crate::parties::{Reply, Request, Service};
+use crate::parties::{Reply, Request};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_layout::NodeId;
+use gabion_protocol::client_ports::FlowRouter;
 use gabion_protocol::coordinator::Coordinator;
-use gabion_protocol::message::Flow;
+use gabion_protocol::message::{Flow, NodeReply, NodeRequest};
 use gabion_protocol::node::Node;
 use gabion_protocol::ports::{Address, Asker};
 use std::sync::Arc;
 
-/// A node.
-pub(crate) struct NodeService(pub(crate) Arc<Node>);
-
-impl Service for NodeService {
-    fn request(
-        &self,
-        request: Request,
-        (origin, asker): (Address, Asker),
-    ) -> BoxFuture<'static, Reply> {
-        match request {
-            Request::Node(_, request) => {
-                let answer = self.0.handle(request, origin, asker);
-                answer.map(Reply::Node).boxed()
-            }
-            Request::Coordinator(_) => {
-                unreachable!("a node is no coordinator")
-            }
-        }
-    }
-
-    fn flow(&self, flow: Flow) {
-        self.0.flow(flow);
-    }
-
-    fn node(&self) -> Option<NodeId> {
-        Some(self.0.id())
-    }
+/// A process's handler of messages.
+#[derive(Clone)]
+pub(crate) enum Service {
+    Node(Arc<Node>),
+    Coordinator(Arc<Coordinator<MetaDisk>>),
+    /// A client: it takes the frames of its runs.
+    Client(Arc<FlowRouter>),
 }
 
-/// The coordinator.
-pub(crate) struct CoordinatorService(pub(crate) Arc<Coordinator<MetaDisk>>);
-
-impl Service for CoordinatorService {
-    fn request(&self, request: Request, _: (Address, Asker)) -> BoxFuture<'static, Reply> {
-        let coordinator = Arc::clone(&self.0);
-        match request {
-            Request::Coordinator(request) => {
-                async move { Reply::Coordinator(Box::new(coordinator.handle(request).await)) }
-                    .boxed()
+impl Service {
+    /// Answers a request; none if it is for a process of another role, or for another node.
+    pub(crate) fn request(
+        &self,
+        request: Request,
+        origin: (Address, Asker),
+    ) -> Option<BoxFuture<'static, Reply>> {
+        match (self, request) {
+            (_, Request::Node(node, request)) => {
+                let answer = self.node_request(node, request, origin)?;
+                Some(answer.map(Reply::Node).boxed())
             }
-            Request::Node(..) => unreachable!("the coordinator is no node"),
+            (Self::Coordinator(coordinator), Request::Coordinator(request)) => {
+                let coordinator = Arc::clone(coordinator);
+                let answer = async move { coordinator.handle(request).await };
+                Some(
+                    answer
+                        .map(|reply| Reply::Coordinator(Box::new(reply)))
+                        .boxed(),
+                )
+            }
+            (Self::Node(_) | Self::Client(_), Request::Coordinator(_)) => None,
         }
     }
 
-    fn flow(&self, _: Flow) {}
+    /// Answers a request to a node; none if this is not that node.
+    pub(crate) fn node_request(
+        &self,
+        id: NodeId,
+        request: NodeRequest,
+        (origin, asker): (Address, Asker),
+    ) -> Option<BoxFuture<'static, NodeReply>> {
+        match self {
+            Self::Node(node) if node.id() == id => Some(node.handle(request, origin, asker)),
+            _ => None,
+        }
+    }
 
-    fn node(&self) -> Option<NodeId> {
-        None
+    pub(crate) fn flow(&self, flow: Flow) {
+        match self {
+            Self::Node(node) => node.flow(flow),
+            Self::Coordinator(_) => {}
+            Self::Client(router) => router.route(flow),
+        }
     }
 }

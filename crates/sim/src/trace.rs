@@ -8,9 +8,7 @@ use gabion_protocol::message::{
 /// A request, if it is logged.
 pub(crate) fn request(request: &Request) -> Option<String> {
     match request {
-        Request::Node(_, NodeRequest::RunPart(part)) => Some(run_part(part)),
-        Request::Node(_, NodeRequest::Stage { .. } | NodeRequest::Meter) => None,
-        Request::Node(_, other) => Some(format!("{other:?}")),
+        Request::Node(_, request) => node_request(request),
         Request::Coordinator(request) => match request {
             CoordinatorRequest::Acquire { .. }
             | CoordinatorRequest::Settling { .. }
@@ -41,6 +39,15 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::Accept(_) => Some(format!("{request:?}")),
             _ => None,
         },
+    }
+}
+
+/// A request to a node, if it is logged.
+pub(crate) fn node_request(request: &NodeRequest) -> Option<String> {
+    match request {
+        NodeRequest::RunPart(part) => Some(run_part(part)),
+        NodeRequest::Stage { .. } | NodeRequest::Meter => None,
+        other => Some(format!("{other:?}")),
     }
 }
 
