@@ -125,36 +125,18 @@ impl Drop for Array {
 }
 
 impl Disk for Array {
-    fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.create(path)
+    gabion_store::pass_on! { disk:
+        fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>>;
+        fn create_directory(&self, path: &str) -> io::Result<()>;
+        fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+        fn remove(&self, path: &str) -> io::Result<()>;
+        fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+        fn sync_directory(&self, directory: &str) -> io::Result<()>;
+        fn available_bytes(&self) -> io::Result<u64>;
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         Disk::open(&self.disk, path)
-    }
-
-    fn create_directory(&self, path: &str) -> io::Result<()> {
-        self.disk.create_directory(path)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        self.disk.list(directory)
-    }
-
-    fn sync_directory(&self, directory: &str) -> io::Result<()> {
-        self.disk.sync_directory(directory)
-    }
-
-    fn available_bytes(&self) -> io::Result<u64> {
-        self.disk.available_bytes()
     }
 }
 

@@ -126,6 +126,13 @@ impl RecordingDisk {
 }
 
 impl Disk for RecordingDisk {
+    gabion_store::pass_on! { disk:
+        fn create_directory(&self, path: &str) -> io::Result<()>;
+        fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+        fn sync_directory(&self, directory: &str) -> io::Result<()>;
+        fn available_bytes(&self) -> io::Result<u64>;
+    }
+
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(path)?;
         Ok(self.file(path, file))
@@ -134,10 +141,6 @@ impl Disk for RecordingDisk {
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.open(path)?;
         Ok(self.file(path, file))
-    }
-
-    fn create_directory(&self, path: &str) -> io::Result<()> {
-        self.disk.create_directory(path)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -163,18 +166,6 @@ impl Disk for RecordingDisk {
         }
         Ok(())
     }
-
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        self.disk.list(directory)
-    }
-
-    fn sync_directory(&self, directory: &str) -> io::Result<()> {
-        self.disk.sync_directory(directory)
-    }
-
-    fn available_bytes(&self) -> io::Result<u64> {
-        self.disk.available_bytes()
-    }
 }
 
 /// An open file of a [`RecordingDisk`].
@@ -185,6 +176,12 @@ struct RecordingFile {
 }
 
 impl DiskFile for RecordingFile {
+    gabion_store::pass_on! { file:
+        fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()>;
+        fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>>;
+        fn length(&self) -> io::Result<u64>;
+    }
+
     fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
         let length = output.len() as u64;
         self.file.read_exact_at(output, offset)?;
@@ -223,18 +220,6 @@ impl DiskFile for RecordingFile {
     }
 
     // The model keeps a hole's space where it is: nothing moves for it.
-    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.file.punch_hole(offset, bytes)
-    }
-
-    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
-        self.file.extents(range)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.file.length()
-    }
-
     fn set_length(&self, bytes: u64) -> io::Result<()> {
         let known_bytes = self.file.length()?;
         if bytes > known_bytes {

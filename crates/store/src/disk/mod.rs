@@ -30,6 +30,17 @@ pub struct PhysicalExtent {
     pub length: u64,
 }
 
+/// Implements methods of [`Disk`] or [`DiskFile`] by the same methods of the disk or the file in a field: for a disk around
+/// another one.
+#[macro_export]
+macro_rules! pass_on {
+    ($field:ident: $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
+        $(fn $name(&self $(, $argument: $type)*) -> $result {
+            self.$field.$name($($argument),*)
+        })*
+    };
+}
+
 /// A place for files. Operations block; several threads may call any of them at once.
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file and opens it. The name is durable only after [`Disk::sync_directory`]

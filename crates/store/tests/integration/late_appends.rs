@@ -31,6 +31,15 @@ impl BusyDisk {
 }
 
 impl Disk for BusyDisk {
+    gabion_store::pass_on! { disk:
+        fn create_directory(&self, path: &str) -> io::Result<()>;
+        fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+        fn remove(&self, path: &str) -> io::Result<()>;
+        fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+        fn sync_directory(&self, directory: &str) -> io::Result<()>;
+        fn available_bytes(&self) -> io::Result<u64>;
+    }
+
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.create(path).map(|file| self.file(file))
     }
@@ -38,39 +47,17 @@ impl Disk for BusyDisk {
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.open(path).map(|file| self.file(file))
     }
-
-    fn create_directory(&self, path: &str) -> io::Result<()> {
-        self.disk.create_directory(path)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        self.disk.list(directory)
-    }
-
-    fn sync_directory(&self, directory: &str) -> io::Result<()> {
-        self.disk.sync_directory(directory)
-    }
-
-    fn available_bytes(&self) -> io::Result<u64> {
-        self.disk.available_bytes()
-    }
 }
 
 impl DiskFile for BusyFile {
-    fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(output, offset)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+    gabion_store::pass_on! { file:
+        fn read_exact_at(&self, output: &mut [u8], offset: u64) -> io::Result<()>;
+        fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+        fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
+        fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()>;
+        fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>>;
+        fn length(&self) -> io::Result<u64>;
+        fn set_length(&self, bytes: u64) -> io::Result<()>;
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -80,26 +67,6 @@ impl DiskFile for BusyFile {
             action();
         }
         Ok(())
-    }
-
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.file.allocate(offset, bytes)
-    }
-
-    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.file.punch_hole(offset, bytes)
-    }
-
-    fn extents(&self, range: ByteRange) -> io::Result<Vec<PhysicalExtent>> {
-        self.file.extents(range)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.file.length()
-    }
-
-    fn set_length(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_length(bytes)
     }
 }
 
