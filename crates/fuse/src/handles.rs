@@ -1,12 +1,12 @@
 //! The open handles of a mount.
 
 use crate::errno::Errno;
-use crate::open_files::OpenFile;
+use crate::open_files::{OpenFile, lock};
 use fuser::{FileHandle, FopenFlags};
 use gabion_client::{File, LockHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Linux's numbers of flags of `open`.
 pub(crate) mod open_flags {
@@ -67,11 +67,6 @@ impl Handle {
     pub(crate) fn take_range_owners(&self) -> BTreeSet<u64> {
         std::mem::take(&mut *lock(&self.range_owners))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each is consistent after every step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The answer to the kernel about a new handle.

@@ -234,7 +234,8 @@ impl OpenFile {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex of the tables of handles and files.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each is consistent after every step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,13 @@
 
 use crate::frame::{Reading, Writing};
 use gabion_layout::{NodeId, RunId};
+use gabion_protocol::locks::lock;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -96,11 +97,6 @@ impl Runs {
     pub(crate) fn new_run(&self) -> RunId {
         RunId(lock(&self.random).next_u64())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change of the map and the generator is complete when a lock is released.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub mod initiate;
 mod inquiry;
 mod joining;
 pub mod limits;
-mod locks;
+pub mod locks;
 mod marks;
 pub mod measure;
 pub mod message;

@@ -9,10 +9,11 @@ use crate::steps::Steps;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::task::{ArcWake, waker};
+pub(crate) use gabion_protocol::locks::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// A run of a process: a restarted process has a new one.
@@ -406,9 +407,4 @@ impl Drop for Sleep {
             lock(&self.world.state).timers.remove(&key);
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // There is one thread; after a panic in it only the report is read.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,6 +21,7 @@ use gabion_layout::NodeId;
 use gabion_protocol::client_ports::{ClientPorts, FlowRouter, RunFlows};
 use gabion_protocol::doubts::Doubts;
 use gabion_protocol::event::Event;
+use gabion_protocol::locks::lock;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{
     ArrayStatus, CoordinatorReply, CoordinatorRequest, EventPage, Flow, Meter, NodeReply,
@@ -30,7 +31,7 @@ use gabion_protocol::ports::{Address, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -553,9 +554,4 @@ fn name(address: Address) -> String {
         Address::Node(node) => node.to_string(),
         Address::Origin(_) => "the asker".to_owned(),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every call leaves maps and generators consistent, so a poisoned lock is safe to use.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
