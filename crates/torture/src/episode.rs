@@ -23,6 +23,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 const POOLS: u32 = 2;
 /// Nodes whose disks can die or be full.
 const DISKS: u64 = 2;
+/// Cells of the file that is inline.
+const SMALL_CELLS: u64 = 6;
 /// Most scrubs until the damage of faults is repaired.
 const SCRUBS_MAX: u32 = 3;
 
@@ -33,6 +35,17 @@ pub(crate) struct Noted {
     pub(crate) began: u64,
     /// When the cluster was green again, or the next single fault began.
     pub(crate) healed: Option<u64>,
+}
+
+/// The use of a file that clients share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileKind {
+    /// All clients read and write it.
+    Shared,
+    /// The same, and it is inline.
+    Small,
+    /// Clients write it after an exclusive open.
+    Owned,
 }
 
 /// The parameters of an episode.
@@ -168,7 +181,8 @@ impl Episode<'_> {
         self.wait_until_green()
     }
 
-    /// Creates pools, and a file in each, of cells of operation 0. The first pool has one more, for exclusive opens.
+    /// Creates pools, and a file in each, of cells of operation 0. The first pool has two more: one that is so small that
+    /// it is inline, and one for exclusive opens.
     fn store(&mut self) -> Result<Load, Stop> {
         let pools = self.pools.clone();
         let mut files = Vec::new();
@@ -176,9 +190,11 @@ impl Episode<'_> {
             let mut arguments = vec!["pool", "create", &pool.name];
             arguments.extend(pool.options.iter().map(String::as_str));
             self.cluster.run(&arguments)?;
-            files.push(self.store_file(number, pool, false)?);
+            files.push(self.store_file(number, pool, FileKind::Shared)?);
         }
-        files.push(self.store_file(pools.len() as u32, &pools[0], true)?);
+        for (number, kind) in (pools.len() as u32..).zip([FileKind::Small, FileKind::Owned]) {
+            files.push(self.store_file(number, &pools[0], kind)?);
+        }
         Ok(Load {
             coordinator: self.cluster.coordinator()?,
             security: self.cluster.security()?,
@@ -190,10 +206,14 @@ impl Episode<'_> {
         })
     }
 
-    fn store_file(&mut self, number: u32, pool: &Pool, is_owned: bool) -> Result<SharedFile, Stop> {
-        let stripe_count = self.dice.between(2, 4);
-        // The last stripe is not full.
-        let cell_count = pool.stripe_cells * stripe_count - self.dice.between(1, 20);
+    fn store_file(&mut self, number: u32, pool: &Pool, kind: FileKind) -> Result<SharedFile, Stop> {
+        let cell_count = match kind {
+            FileKind::Small => SMALL_CELLS,
+            FileKind::Shared | FileKind::Owned => {
+                // The last stripe is not full.
+                pool.stripe_cells * self.dice.between(2, 4) - self.dice.between(1, 20)
+            }
+        };
         let source = self.cluster.beside("source");
         let bytes = fill(number, 0, OperationId(0), 0, cell_count);
         assert_eq!(
@@ -202,6 +222,7 @@ impl Episode<'_> {
             "cells are whole"
         );
         std::fs::write(&source, bytes).context("write a temporary file")?;
+        let is_owned = kind == FileKind::Owned;
         let name = format!("{}-{number}", if is_owned { "owned" } else { "shared" });
         let source = source.display().to_string();
         self.cluster
@@ -212,6 +233,7 @@ impl Episode<'_> {
             name,
             cell_count,
             stripe_cells: pool.stripe_cells,
+            is_inline: kind == FileKind::Small,
             is_owned,
         })
     }

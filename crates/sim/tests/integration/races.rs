@@ -81,5 +81,5 @@ fn every_two_operations() {
 /// They have fewer steps.
 #[test]
 fn every_two_operations_on_an_inline_file() {
-    check_every_two(Kind::Inline, 11);
+    check_every_two(Kind::Inline, 23);
 }

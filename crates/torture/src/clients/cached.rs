@@ -22,7 +22,7 @@ pub(super) async fn run(mut worker: Worker) {
 /// Opens a file, reads it, writes it, and flushes it until that succeeds.
 async fn session(worker: &mut Worker, client: &Client) {
     let recorder = worker.load.recorder.clone();
-    let file_number = worker.draw_span().file;
+    let file_number = worker.draw_span_in_stripes().file;
     let name = worker.load.files[file_number as usize].name.clone();
     let opened = recorder.now();
     recorder.opens(worker.number);

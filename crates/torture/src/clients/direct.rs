@@ -15,6 +15,12 @@ pub(super) async fn run(mut worker: Worker) {
     let mut files: BTreeMap<u32, File> = BTreeMap::new();
     while !worker.is_over() {
         let span = worker.draw_span();
+        let is_inline = worker.load.files[span.file as usize].is_inline;
+        let signals = std::sync::Arc::clone(&worker.load.signals);
+        let Some(_inline) = signals.begin_inline(is_inline) else {
+            worker.pause().await;
+            continue;
+        };
         // One client only reads, so that gaps of reads are visible while writes wait.
         let is_write = worker.number > 1 && worker.dice.one_in(2);
         let kind = match (is_write, worker.is_within_a_stripe(&span)) {

@@ -4,7 +4,7 @@
 use crate::recorder::Recorder;
 use gabion_wire::trust::Security;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A file that clients share.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct SharedFile {
     pub(crate) cell_count: u64,
     /// Cells of a full stripe.
     pub(crate) stripe_cells: u64,
+    /// Whether it is so small that its bytes are in the metadata.
+    pub(crate) is_inline: bool,
     /// Whether clients write it only after an exclusive open. Such a file is the last one.
     pub(crate) is_owned: bool,
 }
@@ -41,4 +43,35 @@ pub(crate) struct Signals {
     pub(crate) names_rest: AtomicBool,
     /// The client of whole files has acknowledged that, and has no operation in flight.
     pub(crate) names_are_at_rest: AtomicBool,
+    /// Operations on inline files in flight. They rest like those on whole files.
+    inline_count: AtomicUsize,
+}
+
+/// An operation that is in flight, on an inline file if it is counted.
+pub(crate) struct InFlight<'a>(Option<&'a AtomicUsize>);
+
+impl Signals {
+    /// Begins an operation; none if it is on an inline file and must rest.
+    pub(crate) fn begin_inline(&self, is_inline: bool) -> Option<InFlight<'_>> {
+        if !is_inline {
+            return Some(InFlight(None));
+        }
+        self.inline_count.fetch_add(1, Ordering::SeqCst);
+        let begun = InFlight(Some(&self.inline_count));
+        (!self.names_rest.load(Ordering::SeqCst)).then_some(begun)
+    }
+
+    /// Whether all operations that rest are over.
+    pub(crate) fn are_at_rest(&self) -> bool {
+        self.names_are_at_rest.load(Ordering::SeqCst)
+            && self.inline_count.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.0 {
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }

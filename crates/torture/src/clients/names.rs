@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 /// Most files at once.
 const FILES_MAX: usize = 12;
 const CELLS_MAX: u64 = 300;
+/// Cells of the largest file that is inline.
+const INLINE_CELLS: u64 = 8;
 /// The history's file number for whole files; shared files count from 0.
 const WHOLE: u32 = 0xff_ffff;
 
@@ -56,7 +58,11 @@ pub(super) async fn run(mut worker: Worker) -> Vec<Kept> {
 async fn put(worker: &mut Worker, client: &Client, kept: &mut Vec<Kept>, number: u64) {
     let recorder = &worker.load.recorder;
     let name = format!("whole-{number}");
-    let count = worker.dice.between(1, CELLS_MAX);
+    // Half of them are inline.
+    let is_small = worker.dice.below(2) == 0;
+    let count = worker
+        .dice
+        .between(1, if is_small { INLINE_CELLS } else { CELLS_MAX });
     let bytes = fill(WHOLE, worker.number, OperationId(number), 0, count);
     let pool = worker.load.pool.clone();
     let put = async {

@@ -73,10 +73,21 @@ impl Worker {
         self.draw_span_of(file)
     }
 
-    /// Whether a range lies within one stripe.
+    /// The same of a file that has stripes.
+    pub(super) fn draw_span_in_stripes(&mut self) -> Span {
+        loop {
+            let span = self.draw_span();
+            if !self.load.files[span.file as usize].is_inline {
+                return span;
+            }
+        }
+    }
+
+    /// Whether a range lies within one stripe, so that a write of it needs no coordinator.
     pub(super) fn is_within_a_stripe(&self, span: &Span) -> bool {
-        let stripe_cells = self.load.files[span.file as usize].stripe_cells;
-        span.cells.start / stripe_cells == (span.cells.end - 1) / stripe_cells
+        let file = &self.load.files[span.file as usize];
+        let stripe_cells = file.stripe_cells;
+        !file.is_inline && span.cells.start / stripe_cells == (span.cells.end - 1) / stripe_cells
     }
 
     /// Waits for a read, and records its bytes. `known` returns the stripes that the client knows for a range of the
@@ -100,7 +111,8 @@ impl Worker {
         };
         match made {
             Ok(bytes) => {
-                let is_replaced = !before.is_empty() && known(range(&span)) != before;
+                // Bytes that are in no known stripe, or in another one by now, are looked up.
+                let is_replaced = before.is_empty() || known(range(&span)) != before;
                 recorder.found(operation, &bytes, is_replaced);
                 Ok(())
             }

@@ -60,9 +60,9 @@ pub(super) fn put_back(cluster: &Cluster, process: Process, copy: &Path) -> Resu
 pub(super) fn use_old_database(tools: Tools<'_>, copy: &Path) -> Result<String, Stop> {
     let (cluster, signals) = (tools.cluster, tools.signals);
     let process = Process::Coordinator;
-    signals.names_rest.store(true, Ordering::Release);
+    signals.names_rest.store(true, Ordering::SeqCst);
     let begun = Instant::now();
-    while !signals.names_are_at_rest.load(Ordering::Acquire) {
+    while !signals.are_at_rest() {
         if begun.elapsed() > REST_LIMIT {
             return Err(Stop::Broken("a put or a removal does not end".to_owned()));
         }
