@@ -226,7 +226,7 @@ fn step(
         ("this client", session_count, SESSION_LOCKS_MAX),
         ("the cluster", Counter::LockCount.value(txn)?, LOCKS_MAX),
     ] {
-        if more > 0 && count + more > limit {
+        if more > 0 && count.saturating_add(more) > limit {
             return Err(MetaError::TooManyLocks { what, limit });
         }
     }

@@ -11,6 +11,7 @@ mod directories;
 mod disks;
 mod exclusive;
 mod images;
+mod inline;
 mod locks;
 mod members;
 mod mounts;
@@ -40,6 +41,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(database::MUTANTS)
         .chain(console::MUTANTS)
         .chain(images::MUTANTS)
+        .chain(inline::MUTANTS)
         .chain(connections::MUTANTS)
         .chain(members::MUTANTS)
         .chain(mounts::MUTANTS)

@@ -134,8 +134,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-change-is-made-again",
         file: "crates/meta/src/changes_done.rs",
-        text: "Ok(row.is_some_and(|numbers| numbers.contains(&number)))",
-        replacement: "Ok(row.is_some_and(|_| false))",
+        text: "Ok(known.is_some_and(|known| known != ChangeOutcome::Refused))\n}\n\n/// The outcome",
+        replacement: "Ok(known.is_some_and(|_| false))\n}\n\n/// The outcome",
         check: protocol(ALIKE),
     },
     Mutant {

@@ -233,6 +233,9 @@ impl Expected {
             return Ok(file.map_or(Answer::Done, |file| Answer::File(file.clone())));
         }
         let file = file.ok_or("FileGone")?;
+        if new.is_empty() {
+            return Ok(Answer::File(file.clone()));
+        }
         let size = file.size_bytes.max(offset + new.len() as u64);
         let is_seen = file.inline.is_some_and(|inline| inline.version == version);
         if !is_seen || size > INLINE_BYTES {
