@@ -112,7 +112,7 @@ fn a_change_of_attributes_that_arrives_again_undoes_no_later_one() {
         }
         // A copy that is too late to be remembered: the numbers of later changes have come to the row of its own.
         for other in 0..16 {
-            let number = 7 + ((1 + other) << 16);
+            let number = 7 + ((1 + other) << 18);
             assert_eq!(mode(bed.ask(set(2 + other, number, 0o644))), 0o644);
         }
         assert_eq!(cause(bed.ask(set(0, 7, 0o600))), Cause::Stale);
