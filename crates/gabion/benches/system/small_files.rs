@@ -127,7 +127,10 @@ async fn measure(
         .puts
         .push(total as f64 / begun.elapsed().as_secs_f64());
     let used = used_bytes(&trial.path("cluster"))?.saturating_sub(before);
-    rates.disk.push(used as f64 / (total * FILE_BYTES) as f64);
+    if round == 0 {
+        // Later rounds use pages that the removals of earlier ones have freed.
+        rates.disk.push(used as f64 / (total * FILE_BYTES) as f64);
+    }
     let each = async |work: &dyn Fn(String) -> Work| {
         let begun = Instant::now();
         let files = |(writer, &count): (usize, &usize)| async move {

@@ -17,7 +17,7 @@ pub(crate) struct QuotaOptions {
     /// Name of the pool
     #[arg(value_parser = super::checks::pool_name)]
     pub(crate) name: String,
-    /// Most bytes of data that the pool's stripes may hold, without parity, or 'none'
+    /// Most bytes of data that the pool's stripes may hold, without parity, and the metadata for it, or 'none'
     #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit)]
     pub(crate) bytes: Option<Limit>,
     /// Most files, or 'none'

@@ -146,6 +146,7 @@ async fn info(client: &Client, name: &ImageName, format: Format) -> Result<(), F
     println!("segment          {}", bytes(spec.segment_bytes()));
     match left {
         Some(left) => println!("failures left    {left} in its weakest stripe"),
+        None if inline > 0 => println!("failures left    inline, as safe as the metadata"),
         None => println!("failures left    nothing is stored yet"),
     }
     println!("export           nbd://HOST:10809/{name}");

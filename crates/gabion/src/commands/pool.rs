@@ -83,7 +83,9 @@ async fn quota(options: QuotaOptions, place: &Place, format: Format) -> Result<(
     add("files", used.files, quota.files, |count| count.to_string());
     align_numbers(&mut table);
     println!("{table}");
-    say("data: whole stripes of files and of unfinished puts, without parity; holes use nothing");
+    say(
+        "data: whole stripes of files and of unfinished puts, without parity, and inline bytes; holes use nothing",
+    );
     Ok(())
 }
 
@@ -372,7 +374,20 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
         .iter()
         .filter_map(|(pool, cost)| updates(&pool.spec, *cost));
     sentences.for_each(say);
+    let inline = costs.iter().filter_map(|(pool, _)| inline(&pool.spec));
+    inline.for_each(say);
     Ok(())
+}
+
+/// The limit of inline files, if there are any.
+fn inline(spec: &PoolSpec) -> Option<String> {
+    let limit = bytes(spec.inline_bytes);
+    (spec.inline_bytes > 0).then(|| {
+        format!(
+            "{}: files up to {limit} are inline in the metadata",
+            spec.name
+        )
+    })
 }
 
 /// The reserve or the append phases of the update scheme, if any.

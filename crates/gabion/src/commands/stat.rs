@@ -26,6 +26,9 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
     }
     println!("{}", summary(name, known.link_count, &stat));
     print_attributes(&stat.layout.file.attributes);
+    if stat.layout.stripes.is_empty() {
+        return Ok(());
+    }
     let mut table = table(&[
         "offset",
         "stripe",
@@ -89,16 +92,14 @@ fn summary(name: &str, link_count: u64, stat: &FileStat) -> String {
             file.stripe_count
         ),
     };
-    let inline = match inline_bytes(stat) {
-        0 => String::new(),
-        count => format!(", {} inline in the metadata", bytes(count)),
+    let survives = match inline_bytes(stat) {
+        0 => format!("{}, survives {}", spec.code, spec.survive),
+        count => format!("{} inline, as safe as the metadata", bytes(count)),
     };
     format!(
-        "{name}: {kind}{}{inline}{holes}{shared}{names}, pool {}, {}, survives {}",
+        "{name}: {kind}{}{holes}{shared}{names}, pool {}, {survives}",
         bytes(file.size_bytes),
-        spec.name,
-        spec.code,
-        spec.survive
+        spec.name
     )
 }
 

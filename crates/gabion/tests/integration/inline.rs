@@ -54,7 +54,7 @@ fn files_up_to_the_limit_are_inline_and_larger_ones_in_stripes() {
     assert!(
         cluster
             .run(&["stat", "f2"])
-            .contains("inline in the metadata")
+            .contains("as safe as the metadata")
     );
     assert_eq!(cluster.json(&["pool", "ls"])[0]["inline_bytes"], LIMIT);
 
