@@ -159,6 +159,12 @@ pub trait Ports: Send + Sync + 'static {
         self.blocking(work);
     }
 
+    /// The reason, as a sentence, if the disk of the coordinator's metadata is so full that only changes which free space
+    /// are made: they need some themselves. None where this is not monitored.
+    fn full_metadata_disk(&self) -> Option<String> {
+        None
+    }
+
     /// Measured rates of this process's links to nodes since the last call, in bytes a second. Empty where
     /// they are not measured.
     fn take_link_rates(&self) -> Vec<(NodeId, u64)> {

@@ -68,6 +68,7 @@ pub struct CoordinatorProcess {
     office: Arc<CertificateOffice>,
     log: Arc<EventLog>,
     metrics: Option<(MetricsListener, Arc<CoordinatorMetrics>)>,
+    disk: Arc<OwnDisk>,
 }
 
 impl CoordinatorProcess {
@@ -133,7 +134,11 @@ impl CoordinatorProcess {
         let metrics = metrics.map(|(listener, work)| {
             (
                 listener,
-                Arc::new(CoordinatorMetrics::new(work, Arc::clone(&coordinator))),
+                Arc::new(CoordinatorMetrics::new(
+                    work,
+                    Arc::clone(&coordinator),
+                    Arc::clone(&opened.disk),
+                )),
             )
         });
         Ok(Self {
@@ -146,6 +151,7 @@ impl CoordinatorProcess {
             office: opened.office,
             log: opened.log,
             metrics,
+            disk: opened.disk,
         })
     }
 
@@ -182,6 +188,8 @@ impl CoordinatorProcess {
         tokio::spawn(fresh);
         if let Some(store) = &self.file {
             tokio::spawn(keep_log_short(Arc::downgrade(store)));
+            // Metadata in a database are on another disk.
+            tokio::spawn(OwnDisk::watch(Arc::downgrade(&self.disk)));
         }
         if let Some((MetricsListener { listener, .. }, metrics)) = self.metrics {
             tokio::spawn(serve_metrics(listener, metrics));
@@ -228,7 +236,8 @@ fn environment(
     let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
     let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
     let log = Arc::clone(log);
-    let observer = CoordinatorObserver { log, work };
+    let disk = Arc::clone(&opened.disk);
+    let observer = CoordinatorObserver { log, work, disk };
     let ports = Arc::new(ports.observed_by(Some(Arc::new(observer))));
     Ok((handler, endpoint, ports))
 }

@@ -57,6 +57,11 @@ pub trait Observer: Send + Sync + 'static {
     fn event_page(&self, _asked: &ask::Events) -> EventPage {
         EventPage::default()
     }
+
+    /// The reason if the disk of the coordinator's metadata is full; none where this is not monitored.
+    fn full_metadata_disk(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The ports of one process.
@@ -493,6 +498,11 @@ impl Ports for ProcessPorts {
     fn event_page(&self, asked: &ask::Events) -> EventPage {
         let observer = self.observer.as_ref();
         observer.map_or_else(EventPage::default, |observer| observer.event_page(asked))
+    }
+
+    fn full_metadata_disk(&self) -> Option<String> {
+        let observer = self.observer.as_ref()?;
+        observer.full_metadata_disk()
     }
 
     fn random(&self) -> u64 {

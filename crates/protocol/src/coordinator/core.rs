@@ -4,7 +4,7 @@
 use super::options::CoordinatorOptions;
 use crate::event::Event;
 use crate::measure::Measure;
-use crate::message::{CoordinatorReply, Denial};
+use crate::message::{Cause, CoordinatorReply, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use crate::wake_up::WakeUp;
 use gabion_layout::{StripeId, StripeRecord};
@@ -85,6 +85,14 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
             broken_wake_up: WakeUp::default(),
             last_error: Mutex::default(),
         })
+    }
+
+    /// Refuses changes that take space if the disk of the metadata is full.
+    pub(super) fn check_metadata_disk(&self) -> Result<(), Denial> {
+        match self.ports.full_metadata_disk() {
+            Some(sentence) => Err(Denial::new(Cause::NoSpace, sentence)),
+            None => Ok(()),
+        }
     }
 
     /// Works on the metadata on a thread that may wait for the disk.

@@ -14,6 +14,7 @@ pub(crate) use orders::{STORE_FAILED, order_of};
 pub(crate) use refusals::Refusals;
 
 use crate::metrics::CoordinatorWork;
+use crate::own_disk::OwnDisk;
 use gabion_protocol::event::Event;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{EventPage, ask};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub(crate) struct CoordinatorObserver {
     pub(crate) log: Arc<EventLog>,
     pub(crate) work: Option<Arc<CoordinatorWork>>,
+    pub(crate) disk: Arc<OwnDisk>,
 }
 
 impl Observer for CoordinatorObserver {
@@ -39,5 +41,9 @@ impl Observer for CoordinatorObserver {
 
     fn event_page(&self, asked: &ask::Events) -> EventPage {
         self.log.page(asked)
+    }
+
+    fn full_metadata_disk(&self) -> Option<String> {
+        self.disk.full()
     }
 }

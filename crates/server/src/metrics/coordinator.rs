@@ -3,6 +3,7 @@
 use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
 use super::requests::Requests;
 use crate::metadata::MetadataStore;
+use crate::own_disk::OwnDisk;
 use crate::slow::SlowLog;
 use gabion_layout::PoolId;
 use gabion_meta::{Departure, Limit, Quota};
@@ -115,6 +116,7 @@ impl CoordinatorWork {
 pub(crate) struct CoordinatorMetrics {
     work: Arc<CoordinatorWork>,
     coordinator: Arc<Coordinator<MetadataStore>>,
+    disk: Arc<OwnDisk>,
     /// The last count of the cluster.
     counted: watch::Sender<Option<Arc<Counted>>>,
     /// Whether another is being made.
@@ -138,10 +140,12 @@ impl CoordinatorMetrics {
     pub(crate) fn new(
         work: Arc<CoordinatorWork>,
         coordinator: Arc<Coordinator<MetadataStore>>,
+        disk: Arc<OwnDisk>,
     ) -> Self {
         Self {
             work,
             coordinator,
+            disk,
             counted: watch::Sender::new(None),
             is_counting: Arc::default(),
         }
@@ -206,6 +210,14 @@ impl Exposed for CoordinatorMetrics {
         let help = "The coordinator's release; the value is always 1";
         page.gauges("info", help, None, [(version, 1.0)]);
         self.work.add_to(&mut page);
+        if let Some(space) = self.disk.space().await {
+            let help = "Capacity of the disk of the coordinator's directory";
+            let capacity = space.capacity_bytes as f64;
+            page.gauge("disk_capacity", help, Some(Unit::Bytes), capacity);
+            let help = "Bytes of the disk of the coordinator's directory that are free";
+            let free = space.free_bytes as f64;
+            page.gauge("disk_free", help, Some(Unit::Bytes), free);
+        }
         self.add_cluster(&mut page).await;
         page.text(form)
     }

@@ -53,7 +53,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let find = move |meta: &Meta<K>| {
             // A repeated request has its file's pool, whichever pools were made since.
             let made = number.map(|number| meta.file_made_by(number)).transpose()?;
-            let id = match made.flatten().map(|file| meta.file_of(file)) {
+            let made = made.flatten();
+            let is_made = made.is_some();
+            let id = match made.map(|file| meta.file_of(file)) {
                 Some(Ok(file)) => Some(file.pool),
                 _ => pool_of(meta, pool.as_deref())?,
             };
@@ -61,11 +63,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 return Ok(None);
             };
             let encoded = this.pools.encoded_of(meta, &facts)?;
-            Ok(Some((facts, encoded)))
+            Ok(Some((facts, encoded, is_made)))
         };
-        let Some((facts, encoded)) = self.core.with_meta(find).await? else {
+        let Some((facts, encoded, is_made)) = self.core.with_meta(find).await? else {
             return Err(no_pool());
         };
+        if !is_made {
+            self.core.check_metadata_disk()?;
+        }
         if let Some(whole) = whole.filter(|_| facts.record.keeps_inline(size_bytes)) {
             let new = (at, existing, attributes);
             return self.put_inline(new, &facts, (size_bytes, whole)).await;

@@ -41,6 +41,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let Some(present) = self.core.with_meta(check).await? else {
             return Ok(CoordinatorReply::Done);
         };
+        self.core.check_metadata_disk()?;
         // Before writers have to wait, stripes are settled for which no primary vouches, and nodes that cannot answer
         // are found.
         if let Some(why) = self.raise(file, present).await? {
