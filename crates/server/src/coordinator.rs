@@ -130,16 +130,9 @@ impl CoordinatorProcess {
             handler.coordinator.set(Arc::clone(&coordinator)).is_ok(),
             "a process is one coordinator"
         );
-        let metrics = listening.zip(work);
-        let metrics = metrics.map(|(listener, work)| {
-            (
-                listener,
-                Arc::new(CoordinatorMetrics::new(
-                    work,
-                    Arc::clone(&coordinator),
-                    Arc::clone(&opened.disk),
-                )),
-            )
+        let metrics = listening.zip(work).map(|(listener, work)| {
+            let of = (Arc::clone(&coordinator), Arc::clone(&opened.disk));
+            (listener, Arc::new(CoordinatorMetrics::new(work, of)))
         });
         Ok(Self {
             coordinator,

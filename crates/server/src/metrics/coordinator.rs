@@ -136,11 +136,10 @@ impl Counted {
 }
 
 impl CoordinatorMetrics {
-    /// The metrics of this coordinator.
+    /// The metrics of this coordinator, and of the disk of its directory.
     pub(crate) fn new(
         work: Arc<CoordinatorWork>,
-        coordinator: Arc<Coordinator<MetadataStore>>,
-        disk: Arc<OwnDisk>,
+        (coordinator, disk): (Arc<Coordinator<MetadataStore>>, Arc<OwnDisk>),
     ) -> Self {
         Self {
             work,
