@@ -236,15 +236,18 @@ impl Expected {
         if new.is_empty() {
             return Ok(Answer::File(file.clone()));
         }
-        let size = file.size_bytes.max(offset + new.len() as u64);
-        let is_seen = file.inline.is_some_and(|inline| inline.version == version);
-        if !is_seen || size > INLINE_BYTES {
+        let end = offset + new.len() as u64;
+        let size = file.size_bytes.max(end);
+        let seen = file.inline.filter(|inline| inline.version == version);
+        // Bytes that are inline already may be overwritten, whatever the file's size.
+        let fits = |inline: Inline| end <= inline.length_bytes || size <= INLINE_BYTES;
+        if !seen.is_some_and(fits) {
             return Err("FileChanged");
         }
         let bytes = self.inline.entry(put).or_default();
-        let end = offset as usize + new.len();
+        let (start, end) = (offset as usize, end as usize);
         bytes.resize(bytes.len().max(end), 0);
-        bytes[offset as usize..end].copy_from_slice(new);
+        bytes[start..end].copy_from_slice(new);
         file.size_bytes = size;
         file.inline = Some(Inline {
             version: version + 1,
