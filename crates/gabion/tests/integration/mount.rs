@@ -353,8 +353,16 @@ fn the_time_of_a_write_neither_stays_nor_goes_back_because_of_another_mount() {
         return;
     }
     let cluster = cluster();
-    let mounts = [(); 2].map(|()| Mounted::start(&cluster, "p", &["-o", "attr_timeout=0"]));
-    let [here, there] = mounts.each_ref().map(|mount| mount.path("f"));
+    times_of_writes(&cluster, "p");
+    // All bytes are in stripes, which change in place.
+    let stripes = ["pool", "create", "s", "--code=rs(4,2)", "--inline=0"];
+    cluster.run(&stripes);
+    times_of_writes(&cluster, "s");
+}
+
+fn times_of_writes(cluster: &TestCluster, pool: &str) {
+    let mounts = [(); 2].map(|()| Mounted::start(cluster, pool, &["-o", "attr_timeout=0"]));
+    let [here, there] = mounts.each_ref().map(|mount| mount.path(pool));
     let modified = || {
         fs::metadata(&there)
             .and_then(|known| known.modified())

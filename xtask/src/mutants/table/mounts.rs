@@ -26,8 +26,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-write-in-place-counts-as-a-growth",
         file: "crates/client/src/resize.rs",
-        text: "matches!(last, Some(Attempted::Replacement(_)))",
-        replacement: "last.is_some() || !matches!(last, Some(Attempted::Replacement(_)))",
+        text: "Some(Attempted::Replacement(_) | Attempted::Inline(_))",
+        replacement: "None | Some(_)",
         check: process(
             "mount::the_time_of_a_write_neither_stays_nor_goes_back_because_of_another_mount",
         ),
