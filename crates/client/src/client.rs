@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time limit of a coordinator's answer from its tables, in milliseconds.
-const COORDINATOR_DEADLINE_MS: u64 = 10_000;
+pub(crate) const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 /// Time limit of a coordinator's round of commits, which may have to settle some stripes first.
 const COMMIT_DEADLINE_MS: u64 = 60_000;
 

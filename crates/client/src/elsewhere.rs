@@ -6,7 +6,7 @@
 //! always commits the stripe that was stored last.
 
 use crate::attempts::Attempts;
-use crate::client::{Client, topology};
+use crate::client::{COORDINATOR_DEADLINE_MS, Client, topology};
 use crate::encoder::{Encoder, place};
 use crate::error::ClientError;
 use bytes::Bytes;
@@ -20,8 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Time for which a node gets no chunks of a put after it did not take one. By then the coordinator
 /// knows if a node has died or is full; another may only have been busy.
 const AVOIDED_FOR_MS: u64 = 5_000;
-/// Time limit of the coordinator's answer.
-const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
 /// The nodes that did not take chunks of a put, with the time by the client's clock.
 #[derive(Debug, Default)]

@@ -18,9 +18,10 @@ use gabion_meta::{
     Symlink,
 };
 use gabion_planner::Stripe;
+use gabion_protocol::locks::lock;
 use gabion_protocol::message::{FileLayout, Growth, ask};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Time for which a read waits for a new layout before it continues with the known one, in milliseconds.
 const REFRESH_PATIENCE_MS: u64 = 500;
@@ -105,22 +106,7 @@ impl File {
     ) -> Result<Self, ClientError> {
         let name = file.name.clone();
         let window = ByteRange::new(0, pool.spec.segment_bytes());
-        let layout = FileLayout {
-            file,
-            pool,
-            encoded: None,
-            window,
-            before: None,
-            behind: None,
-            stripes: Vec::new(),
-            offsets: Vec::new(),
-            appending: Vec::new(),
-            shared: Vec::new(),
-            inline: None,
-            tickets: Vec::new(),
-            nodes: Vec::new(),
-            exclusive: Exclusive::default(),
-        };
+        let layout = FileLayout::without_extents(file, pool, window);
         Self::with_layout(client, &name, layout, None)
     }
 
@@ -504,9 +490,4 @@ impl File {
     ) -> R {
         work(lock(&self.opened.primaries).of(stripe))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Layouts are replaced as a whole, and a guess may be wrong.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,12 @@
 //! Signs of life of a put or a replacement, and its abort when its client gives it up.
 
+use crate::client::COORDINATOR_DEADLINE_MS;
 use crate::task::Task;
 use futures::FutureExt;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::message::{OpenPut, ask};
 use gabion_protocol::ports::Ask as _;
 use std::sync::Arc;
-
-/// Time limit of the coordinator's answers.
-const DEADLINE_MS: u64 = 10_000;
 
 /// Keeps a put alive, and aborts it unless it is released.
 pub(crate) struct Keeper {
@@ -28,7 +26,9 @@ impl Keeper {
                 touching.sleep_ms(touch_every_ms).await;
                 // A lost one is replaced by the next; if the put is gone, its commit reports that.
                 let touch = ask::TouchPut(put);
-                let _ = touching.ask_coordinator(touch, DEADLINE_MS).await;
+                let _ = touching
+                    .ask_coordinator(touch, COORDINATOR_DEADLINE_MS)
+                    .await;
             }
         });
         Self {
@@ -57,7 +57,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         if self.is_owed {
             let abort = ask::AbortPut(self.put);
-            let told = self.ports.ask_coordinator(abort, DEADLINE_MS);
+            let told = self.ports.ask_coordinator(abort, COORDINATOR_DEADLINE_MS);
             self.ports.spawn(told.map(|_| ()).boxed());
         }
     }

@@ -188,8 +188,8 @@ impl Client {
     }
 }
 
-/// A value that grows with each change of a file's size or inline bytes, and with each rename of the file itself: of two records, the
-/// one with the lower value is from before the other.
+/// A value that grows with each change of a file's size or inline bytes, and with each rename of the file itself: of two
+/// records, the one with the lower value is from before the other.
 pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64, u64) {
     // A file that is inline no more is never inline again.
     let version = file.inline.map_or(u64::MAX, |inline| inline.version);
@@ -237,9 +237,7 @@ fn newer(first: Option<InlineBytes>, second: Option<InlineBytes>) -> Option<Inli
 pub(crate) mod sample {
     use super::*;
     use gabion_layout::{PoolId, Survive, UpdateScheme};
-    use gabion_meta::{
-        Attributes, DirectoryId, Exclusive, MapId, NewAttributes, PoolRecord, PutId, WallTime,
-    };
+    use gabion_meta::{Attributes, DirectoryId, MapId, NewAttributes, PoolRecord, PutId, WallTime};
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
     pub(crate) fn layout() -> FileLayout {
@@ -258,43 +256,30 @@ pub(crate) mod sample {
             inline_bytes: 0,
         };
         let (id, lifecycle) = (PoolId(0), None);
-        FileLayout {
-            file: FileRecord {
-                name: "f".to_owned(),
-                directory: DirectoryId::ROOT,
-                pool: id,
-                size_bytes: 0,
-                stripe_count: 0,
-                put: PutId(1),
-                created_ms: 0,
-                generation: 0,
-                truncation_count: 0,
-                link_count: 1,
-                symlink: None,
-                map: MapId(1),
-                shared_stripe_count: 0,
-                shared_below: StripeId(0),
-                is_read_only: false,
-                inline: None,
-                attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
-            },
-            pool: PoolRecord {
-                id,
-                spec,
-                lifecycle,
-            },
-            encoded: None,
-            window: ByteRange::new(0, u64::MAX),
-            before: None,
-            behind: None,
-            stripes: Vec::new(),
-            offsets: Vec::new(),
-            appending: Vec::new(),
-            shared: Vec::new(),
+        let file = FileRecord {
+            name: "f".to_owned(),
+            directory: DirectoryId::ROOT,
+            pool: id,
+            size_bytes: 0,
+            stripe_count: 0,
+            put: PutId(1),
+            created_ms: 0,
+            generation: 0,
+            truncation_count: 0,
+            link_count: 1,
+            symlink: None,
+            map: MapId(1),
+            shared_stripe_count: 0,
+            shared_below: StripeId(0),
+            is_read_only: false,
             inline: None,
-            tickets: Vec::new(),
-            nodes: Vec::new(),
-            exclusive: Exclusive::default(),
-        }
+            attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
+        };
+        let pool = PoolRecord {
+            id,
+            spec,
+            lifecycle,
+        };
+        FileLayout::without_extents(file, pool, ByteRange::new(0, u64::MAX))
     }
 }

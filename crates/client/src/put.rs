@@ -2,7 +2,7 @@
 //! becomes visible atomically when every chunk is durable. A stripe that a node does not take is
 //! placed again.
 
-use crate::client::{Client, code_of, topology};
+use crate::client::{COORDINATOR_DEADLINE_MS, Client, code_of, topology};
 use crate::elsewhere::{AvoidedNodes, Storing};
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
@@ -26,8 +26,6 @@ use std::sync::Arc;
 /// Interval of the client's signs of life for a put, in milliseconds; well below the minute after
 /// which the coordinator aborts the put.
 const TOUCH_EVERY_MS: u64 = 10_000;
-/// Time limit of the coordinator's answer about a put.
-const COORDINATOR_DEADLINE_MS: u64 = 10_000;
 
 /// Bytes for which a put of unknown size reserves places at first.
 const FIRST_BYTES: u64 = 1 << 20;

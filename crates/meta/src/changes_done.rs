@@ -1,5 +1,6 @@
 //! Changes that were made: a client draws a number for each change of names, attributes or inline bytes, and asks again
-//! under this number when an answer is lost. A number that is known here means that the change was made, whatever has happened since. Without one, the request may be another client's.
+//! under this number when an answer is lost. A number that is known here means that the change was made, whatever has
+//! happened since. Without one, the request may be another client's.
 //!
 //! The numbers lie in rows of 16, each in the row that its value selects, so one row is read and one written for each
 //! change. A number is forgotten when 16 later ones have come to its row: the last 800,000 changes are remembered,

@@ -1,8 +1,9 @@
 //! The disk of a coordinator's directory. If it is full, the coordinator can commit no change.
 
 use gabion_planner::placement::Space;
+use gabion_protocol::locks::lock;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -62,8 +63,7 @@ impl OwnDisk {
     }
 
     fn watched(&self) -> MutexGuard<'_, Option<Space>> {
-        // It is replaced as a whole.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 
     /// Its space; none if the system does not tell it, or not in time.

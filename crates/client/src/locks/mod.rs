@@ -15,10 +15,10 @@ use crate::client::Client;
 use crate::error::ClientError;
 use file_locks::{Ended, FileLocks, Validity};
 use gabion_meta::{LockChange, LockHolder, LockOwner, Locking, PutId};
+use gabion_protocol::locks::lock;
 use gabion_protocol::message::{Cause, LockAttempt, ask};
 use session::LockSession;
 use std::sync::Arc;
-use table::lock;
 
 /// Pause before an owner asks again that may wait and was answered at once.
 const AGAIN_AFTER_MS: u64 = 50;

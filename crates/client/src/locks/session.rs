@@ -3,10 +3,11 @@
 use crate::task::Task;
 use gabion_meta::LockSessionId;
 use gabion_protocol::client_ports::ClientPorts;
+use gabion_protocol::locks::lock;
 use gabion_protocol::message::{LOCK_LEASE_MS, RENEW_EVERY_MS, ask};
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Time limit of the coordinator's answer to a renewal.
 const RENEW_DEADLINE_MS: u64 = 2_000;
@@ -124,9 +125,4 @@ async fn renew(ports: Arc<dyn ClientPorts>, id: LockSessionId, state: Arc<Mutex<
             Err(_) => RETRY_AFTER_MS,
         };
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The state is whole after every step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,9 +4,10 @@ use super::file_locks::FileLocks;
 use super::session::LockSession;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{LockOwner, PutId};
+use gabion_protocol::locks::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Requests of a client that wait at the coordinator at the same time. Others wait here: unlocks need the connection.
 const LONG_CALL_COUNT: usize = 64;
@@ -62,9 +63,4 @@ impl Locks {
         table.files.insert(file, Arc::downgrade(&locks));
         locks
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each is whole after every step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

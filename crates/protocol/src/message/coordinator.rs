@@ -435,6 +435,28 @@ pub struct FileLayout {
     pub exclusive: Exclusive,
 }
 
+impl FileLayout {
+    /// The window of a file of the pool in which no extent is. No node, no ticket and no writer is known.
+    pub fn without_extents(file: FileRecord, pool: PoolRecord, window: ByteRange) -> Self {
+        Self {
+            file,
+            pool,
+            encoded: None,
+            window,
+            before: None,
+            behind: None,
+            stripes: Vec::new(),
+            offsets: Vec::new(),
+            appending: Vec::new(),
+            shared: Vec::new(),
+            inline: None,
+            tickets: Vec::new(),
+            nodes: Vec::new(),
+            exclusive: Exclusive::default(),
+        }
+    }
+}
+
 /// The inline bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InlineBytes {
