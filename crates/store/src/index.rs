@@ -2,16 +2,24 @@
 //! Bytes stay on the disk.
 
 use crate::chunk::Header;
+use crate::chunk::file::ChunkHeader;
 use crate::error::StoreError;
 use crate::journal::entry::{StripeMark, UpdateHead};
-use crate::records::ChunkRecords;
 use crate::records::record::UpdateStamp;
 use crate::records::runs::Runs;
-use crate::reserve::Reserve;
+use crate::records::{ChunkRecords, Obsolete};
+use crate::reserve::{self, Reserve};
 use gabion_layout::{
     ByteRange, ChunkId, ChunkIndex, Epoch, Generation, Keeping, Sequence, StripeId,
 };
 use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// The stripes with chunks or promises in this store.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    stripes: BTreeMap<StripeId, Stripe>,
+}
 
 /// A stripe with chunks or promises in this store.
 #[derive(Debug, Default)]
@@ -21,18 +29,88 @@ pub(crate) struct Stripe {
     mark: Sequence,
     /// Updates above the mark that the recovery rule dropped; late copies are refused.
     dropped: Vec<UpdateStamp>,
-    pub(crate) chunks: BTreeMap<ChunkIndex, Chunk>,
+    chunks: BTreeMap<ChunkIndex, Chunk>,
 }
 
 /// A chunk with a file.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    pub(crate) header: Header,
-    pub(crate) records: ChunkRecords,
+    header: Header,
+    records: ChunkRecords,
     /// The reserve of the chunk's records, if it has one. Invariant: `Some` only while the header
     /// is known and has a reserve.
-    pub(crate) reserve: Option<Reserve>,
-    pub(crate) runs: Runs,
+    reserve: Option<Reserve>,
+    runs: Runs,
+}
+
+impl Index {
+    pub(crate) fn stripe(&self, stripe: StripeId) -> Option<&Stripe> {
+        self.stripes.get(&stripe)
+    }
+
+    pub(crate) fn stripe_mut(&mut self, stripe: StripeId) -> Option<&mut Stripe> {
+        self.stripes.get_mut(&stripe)
+    }
+
+    /// The stripe, made without chunks and promises if it is not here.
+    pub(crate) fn stripe_or_new(&mut self, stripe: StripeId) -> &mut Stripe {
+        self.stripes.entry(stripe).or_default()
+    }
+
+    /// All stripes, in the order of their ids.
+    pub(crate) fn stripes(&self) -> impl Iterator<Item = (StripeId, &Stripe)> {
+        self.stripes.iter().map(|(&id, stripe)| (id, stripe))
+    }
+
+    /// The first stripe behind `after`, or of all.
+    pub(crate) fn stripe_behind(&self, after: Option<StripeId>) -> Option<StripeId> {
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.stripes.range((behind, Bound::Unbounded));
+        rest.next().map(|(&stripe, _)| stripe)
+    }
+
+    /// The updates of a stripe up to here are settled.
+    pub(crate) fn mark(&self, stripe: StripeId) -> Sequence {
+        self.stripe(stripe).map_or(Sequence(0), Stripe::mark)
+    }
+
+    pub(crate) fn chunk(&self, chunk: ChunkId) -> Option<&Chunk> {
+        self.stripe(chunk.stripe)?.chunk(chunk.index)
+    }
+
+    pub(crate) fn chunk_mut(&mut self, chunk: ChunkId) -> Option<&mut Chunk> {
+        let stripe = self.stripe_mut(chunk.stripe)?;
+        stripe.chunks.get_mut(&chunk.index)
+    }
+
+    /// The chunk, with an unread header if it was not here.
+    pub(crate) fn chunk_or_new(&mut self, chunk: ChunkId) -> &mut Chunk {
+        let stripe = self.stripe_or_new(chunk.stripe);
+        stripe.chunks.entry(chunk.index).or_default()
+    }
+
+    /// All chunks, in the order of their ids.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (ChunkId, &Chunk)> {
+        self.stripes().flat_map(|(stripe, held)| {
+            let with_id = move |(index, chunk)| (ChunkId { stripe, index }, chunk);
+            held.chunks().map(with_id)
+        })
+    }
+
+    /// All chunks, in the order of their ids.
+    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+        self.stripes.values_mut().flat_map(Stripe::chunks_mut)
+    }
+
+    /// Removes a chunk, and its stripe's promises with the last chunk of the stripe.
+    pub(crate) fn remove(&mut self, chunk: ChunkId) -> Option<Chunk> {
+        let stripe = self.stripe_mut(chunk.stripe)?;
+        let removed = stripe.chunks.remove(&chunk.index);
+        if stripe.chunks.is_empty() {
+            self.stripes.remove(&chunk.stripe);
+        }
+        removed
+    }
 }
 
 impl Stripe {
@@ -121,6 +199,20 @@ impl Stripe {
         }
     }
 
+    pub(crate) fn chunk(&self, index: ChunkIndex) -> Option<&Chunk> {
+        self.chunks.get(&index)
+    }
+
+    /// Its chunks, in order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (ChunkIndex, &Chunk)> {
+        self.chunks.iter().map(|(&index, chunk)| (index, chunk))
+    }
+
+    /// Its chunks, in order.
+    pub(crate) fn chunks_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+        self.chunks.values_mut()
+    }
+
     /// The ids of its chunks.
     pub(crate) fn chunk_ids(&self, stripe: StripeId) -> impl Iterator<Item = ChunkId> {
         let id = move |&index| ChunkId { stripe, index };
@@ -129,18 +221,77 @@ impl Stripe {
 }
 
 impl Chunk {
-    /// Its keeping; `None` while its header is unknown.
-    pub(crate) fn keeping(&self) -> Option<Keeping> {
+    pub(crate) fn header(&self) -> Header {
+        self.header
+    }
+
+    /// Its header; `None` while that is unknown.
+    pub(crate) fn known_header(&self) -> Option<ChunkHeader> {
         match self.header {
-            Header::Known(header) => Some(header.spec.keeping),
+            Header::Known(header) => Some(header),
             Header::Unread | Header::Damaged | Header::Torn => None,
         }
+    }
+
+    /// Whether its header was not read yet.
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(self.header, Header::Unread)
+    }
+
+    /// Its keeping; `None` while its header is unknown.
+    pub(crate) fn keeping(&self) -> Option<Keeping> {
+        self.known_header().map(|header| header.spec.keeping)
+    }
+
+    /// Its records in the journal.
+    pub(crate) fn records(&self) -> &ChunkRecords {
+        &self.records
+    }
+
+    pub(crate) fn records_mut(&mut self) -> &mut ChunkRecords {
+        &mut self.records
+    }
+
+    /// The reserve of its records, if it has one.
+    pub(crate) fn reserve(&self) -> Option<&Reserve> {
+        self.reserve.as_ref()
+    }
+
+    pub(crate) fn reserve_mut(&mut self) -> Option<&mut Reserve> {
+        self.reserve.as_mut()
+    }
+
+    /// The runs of its updates.
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    pub(crate) fn runs_mut(&mut self) -> &mut Runs {
+        &mut self.runs
+    }
+
+    /// Takes over its header as it is on disk now, and lets its reserve follow. Returns the records
+    /// that the chunk includes.
+    pub(crate) fn follow(&mut self, header: ChunkHeader) -> Obsolete {
+        self.header = Header::Known(header);
+        self.reserve = reserve::follow(self.reserve.take(), &header);
+        self.records.take_upto(header.spec.base)
+    }
+
+    /// Notes that another file has taken the place of its own, which had the reserve.
+    pub(crate) fn replace_file(&mut self) {
+        self.reserve = None;
     }
 
     /// Stops serving it: its header is `lost`.
     pub(crate) fn lose(&mut self, lost: Header) {
         self.header = lost;
         self.reserve = None;
+    }
+
+    /// Forgets all its records, and returns them with the runs of its updates.
+    pub(crate) fn take_records(&mut self) -> (Obsolete, Runs) {
+        (self.records.take_all(), std::mem::take(&mut self.runs))
     }
 
     /// The records of updates above the mark, in the journal or in the reserve, oldest first.

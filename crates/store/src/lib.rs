@@ -20,8 +20,9 @@
 //! - `records`: records in the journal, runs, pins, and promises about stripes.
 //!
 //! The index (`index`) has an entry for each chunk, made of each room's state of it; `state` is
-//! everything under the store's lock. Types stand below the state and operations above it, so no
-//! file imports itself through others.
+//! everything under the store's lock. A room's fields are private to its files: all others call its
+//! methods. Types stand below the state and operations above it, so no file imports itself through
+//! others.
 //!
 //! `docs/format.md` has the layout of every file and the effect of a crash on each.
 //!

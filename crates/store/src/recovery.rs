@@ -21,7 +21,6 @@ use crate::options::Options;
 use crate::paths::{CHUNKS_DIRECTORY, TMP_DIRECTORY, chunk_path, parse_chunk_name};
 use crate::records::layer::Pending;
 use crate::records::record::Damage;
-use crate::records::runs::Runs;
 use crate::reserve::witness::Witness;
 use crate::state::State;
 use crate::store::{Shared, Store};
@@ -164,8 +163,7 @@ impl Replay {
                 let path = format!("{directory}/{name}");
                 match parse_chunk_name(&name) {
                     Some(chunk) if chunk_path(chunk) == path => {
-                        let stripe = self.state.stripes.entry(chunk.stripe).or_default();
-                        stripe.chunks.entry(chunk.index).or_default();
+                        self.state.index.chunk_or_new(chunk);
                         self.report.chunk_count += 1;
                     }
                     _ => self.report.foreign.push(path),
@@ -308,7 +306,7 @@ impl Replay {
                     let range = head.hull();
                     self.report.damage.push(Damage { chunk, range });
                 }
-                let stripe = self.state.stripes.entry(chunk.stripe).or_default();
+                let stripe = self.state.index.stripe_or_new(chunk.stripe);
                 stripe.learn(head.stamp.epoch, head.generation, Sequence(0));
                 self.state.note_runs(chunk, head.stamp.sequence, &head.runs);
                 self.state.remember(Pending { head, position });
@@ -353,8 +351,7 @@ impl Replay {
                 self.removed.insert(chunk, position.lsn);
                 match self.state.chunk_mut(chunk) {
                     Some(entry) => {
-                        entry.runs = Runs::default();
-                        let gone = entry.records.take_all();
+                        let (gone, _) = entry.take_records();
                         self.state.release(gone);
                     }
                     None => self.state.forget_chunk(chunk),
@@ -374,7 +371,7 @@ impl Replay {
                 Ok(header) if header.birth_lsn >= self.trusted_lsn => {
                     // Its earlier records were not trusted then either.
                     if let Some(entry) = self.state.chunk_mut(chunk) {
-                        let untrusted = entry.records.take_before(self.trusted_lsn);
+                        let untrusted = entry.records_mut().take_before(self.trusted_lsn);
                         self.state.release(untrusted);
                     }
                 }
@@ -392,7 +389,7 @@ impl Replay {
     }
 
     fn chunk_ids(&self) -> Vec<ChunkId> {
-        self.state.all_chunks().map(|(chunk, _)| chunk).collect()
+        self.state.index.chunks().map(|(chunk, _)| chunk).collect()
     }
 
     fn report_whole(&mut self, chunk: ChunkId) {
@@ -479,8 +476,8 @@ impl Replay {
     /// Reads the headers of all chunks with pending records, to find which records are still
     /// pending.
     fn settle_pending(&mut self) -> Result<(), StoreError> {
-        let chunks = self.state.all_chunks();
-        let with_pending = chunks.filter(|(_, chunk)| !chunk.records.is_empty());
+        let chunks = self.state.index.chunks();
+        let with_pending = chunks.filter(|(_, chunk)| !chunk.records().is_empty());
         for chunk in with_pending.map(|(id, _)| id).collect::<Vec<_>>() {
             match self.state.header(chunk) {
                 Ok(header) => self.state.set_header(header),
@@ -488,10 +485,10 @@ impl Replay {
                 Err(error) => return Err(error),
             }
         }
-        let chunks = self.state.all_chunks();
-        let pending = chunks.map(|(_, chunk)| match chunk.header {
+        let chunks = self.state.index.chunks();
+        let pending = chunks.map(|(_, chunk)| match chunk.header() {
             Header::Damaged | Header::Torn => 0,
-            Header::Unread | Header::Known(_) => chunk.records.pending_count(),
+            Header::Unread | Header::Known(_) => chunk.records().pending_count(),
         });
         self.report.pending_count = pending.sum();
         Ok(())

@@ -5,7 +5,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{IoContext, StoreError};
 use crate::identity::{Identity, IdentityFile};
 use crate::journal::checkpoint::Room;
-use crate::journal::entry::Entry;
+use crate::journal::entry::{Entry, Head};
 use crate::journal::frame;
 use crate::journal::group::GroupCommit;
 use crate::journal::segment::Position;
@@ -141,7 +141,7 @@ impl Shared {
     pub(crate) fn append(
         &self,
         state: &mut State,
-        entry: &Entry,
+        entry: &impl Head,
         body: &[&[u8]],
         room: Room,
     ) -> Result<Position, StoreError> {
@@ -151,7 +151,7 @@ impl Shared {
         let frame_bytes = frame::frame_bytes(head.len(), body_bytes) as u64;
         let made = state.make_room(frame_bytes, room);
         self.require(made)?;
-        self.require(state.journal.append(entry.kind(), &head, body))
+        self.require(state.journal.append(entry.frame_kind(), &head, body))
     }
 
     /// Returns once everything before `lsn` is durable. One of the waiting callers syncs for all.

@@ -1,10 +1,10 @@
 //! The disk space that a store takes.
 
-use crate::chunk::Header;
 use crate::chunk::file::BLOCK_BYTES;
 use crate::error::{IoContext, StoreError};
 use crate::index::Chunk;
 use crate::paths::TRASH_DIRECTORY;
+use crate::reserve::Reserve;
 use crate::store::Store;
 use gabion_layout::ByteRange;
 
@@ -18,7 +18,7 @@ impl Store {
     /// left out, and so are those whose header was not read yet: [`Store::reserves`] reads all.
     pub fn used_bytes(&self) -> u64 {
         let state = self.shared.lock();
-        let chunk_bytes: u64 = state.all_chunks().map(|(_, chunk)| space_of(chunk)).sum();
+        let chunk_bytes: u64 = state.index.chunks().map(|(_, chunk)| space_of(chunk)).sum();
         let other_count = OTHER_COUNT + state.chunks.directory_count();
         let other_bytes = other_count * BLOCK_BYTES;
         chunk_bytes + state.journal.allocated_bytes() + other_bytes
@@ -46,10 +46,9 @@ impl Store {
 }
 
 fn space_of(chunk: &Chunk) -> u64 {
-    let Header::Known(header) = chunk.header else {
+    let Some(header) = chunk.known_header() else {
         return 0;
     };
     let own_bytes = header.extent().own_bytes().next_multiple_of(BLOCK_BYTES);
-    let reserve = chunk.reserve.as_ref();
-    own_bytes + reserve.map_or(0, crate::reserve::Reserve::backed_bytes)
+    own_bytes + chunk.reserve().map_or(0, Reserve::backed_bytes)
 }

@@ -61,10 +61,8 @@ impl Store {
     pub fn apply(&self, stripe: StripeId) -> Result<ApplySummary, StoreError> {
         let chunks: Vec<ChunkId> = {
             let state = self.shared.lock();
-            let held = state
-                .stripes
-                .get(&stripe)
-                .ok_or(StoreError::NoSuchStripe { stripe })?;
+            let held = state.index.stripe(stripe);
+            let held = held.ok_or(StoreError::NoSuchStripe { stripe })?;
             held.chunk_ids(stripe).collect()
         };
         self.shared.apply_chunks(chunks, u64::MAX)
@@ -98,8 +96,8 @@ impl State {
     fn chunks_to_apply(&self, log_bytes: u64) -> Vec<ChunkId> {
         let mut found = Vec::new();
         let mut logged_bytes = 0;
-        for (chunk, entry) in self.all_chunks() {
-            let backlog = entry.records.backlog(self.mergeable_upto(chunk.stripe));
+        for (chunk, entry) in self.index.chunks() {
+            let backlog = entry.records().backlog(self.mergeable_upto(chunk.stripe));
             let Some((oldest, backlog_bytes)) = backlog else {
                 continue;
             };
@@ -127,7 +125,7 @@ impl State {
     /// The next records of a chunk to apply, if there are any.
     fn batch(&mut self, chunk: ChunkId) -> Result<Option<Batch>, StoreError> {
         // An image must fit into a segment with room to spare, as the largest record does.
-        let batch_bytes = BATCH_BYTES.min(self.segment_bytes() / 4);
+        let batch_bytes = BATCH_BYTES.min(self.journal.segment_bytes() / 4);
         let header = match self.header(chunk) {
             Ok(header) => header,
             Err(StoreError::NoSuchChunk { .. }) => return Ok(None),

@@ -66,7 +66,7 @@ impl State {
     /// fails.
     pub(crate) fn header(&mut self, chunk: ChunkId) -> Result<ChunkHeader, StoreError> {
         let entry = self.chunk(chunk).ok_or(StoreError::NoSuchChunk { chunk })?;
-        match entry.header {
+        match entry.header() {
             Header::Known(header) => return Ok(header),
             Header::Damaged => return Err(StoreError::corrupt_whole(chunk)),
             Header::Torn => {
@@ -112,12 +112,9 @@ impl State {
     /// [`State::release`].
     pub(crate) fn take_included(&mut self, header: ChunkHeader) -> Obsolete {
         let (chunk, spec) = (header.chunk, header.spec);
-        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        let stripe = self.index.stripe_or_new(chunk.stripe);
         stripe.learn(stripe.epoch(), spec.generation, spec.base);
-        let entry = stripe.chunks.entry(chunk.index).or_default();
-        entry.header = Header::Known(header);
-        entry.reserve = reserve::follow(entry.reserve.take(), &header);
-        entry.records.take_upto(spec.base)
+        self.index.chunk_or_new(chunk).follow(header)
     }
 
     /// A stripe whose chunk headers have all been read, so that its state includes them. Damaged
@@ -132,17 +129,20 @@ impl State {
 
     /// As [`State::know_stripe`]; `None` if the store holds nothing of the stripe.
     pub(crate) fn find_stripe(&mut self, stripe: StripeId) -> Result<Option<&Stripe>, StoreError> {
-        let chunks = self.stripes.get(&stripe).into_iter();
-        let chunks = chunks.flat_map(|known| &known.chunks);
-        let unread = chunks.filter(|(_, chunk)| matches!(chunk.header, Header::Unread));
-        let unread: Vec<ChunkIndex> = unread.map(|(&index, _)| index).collect();
+        let chunks = self
+            .index
+            .stripe(stripe)
+            .into_iter()
+            .flat_map(Stripe::chunks);
+        let unread = chunks.filter(|(_, chunk)| chunk.is_unread());
+        let unread: Vec<ChunkIndex> = unread.map(|(index, _)| index).collect();
         for index in unread {
             match self.header(ChunkId { stripe, index }) {
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.stripes.get(&stripe))
+        Ok(self.index.stripe(stripe))
     }
 
     /// Stops serving a chunk with an unusable file, until it is replaced.
@@ -157,7 +157,7 @@ impl State {
     pub(crate) fn suspect(&mut self, chunk: ChunkId) {
         if let Some(entry) = self.chunk_mut(chunk) {
             entry.lose(Header::Damaged);
-            let untrusted = entry.records.take_all();
+            let untrusted = entry.records_mut().take_all();
             self.release(untrusted);
             self.chunks.suspects.insert(chunk);
         }
@@ -173,7 +173,7 @@ impl State {
     /// Opens a chunk's file. If the file is missing or cannot be opened, the chunk is lost.
     fn open_chunk(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = chunk_path(chunk);
-        match self.disk.open(&path) {
+        match self.chunks.disk.open(&path) {
             Err(source) if !is_shortage(&source) => Err(self.lose(chunk)),
             opened => opened.context_or_busy("open", &path),
         }

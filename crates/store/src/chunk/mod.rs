@@ -40,8 +40,8 @@ pub(crate) enum Header {
 }
 
 /// The in-memory state of chunk files.
-#[derive(Default)]
 pub(crate) struct ChunkFiles {
+    disk: Arc<dyn Disk>,
     gates: BTreeMap<ChunkId, Arc<Gate>>,
     open: OpenFiles,
     /// Chunks that damage to the journal may concern; none of them is served. While there are any,
@@ -54,6 +54,18 @@ pub(crate) struct ChunkFiles {
 }
 
 impl ChunkFiles {
+    /// No chunks yet, on this disk.
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self {
+            disk,
+            gates: BTreeMap::new(),
+            open: OpenFiles::default(),
+            suspects: BTreeSet::new(),
+            directories: BTreeSet::new(),
+            next_temporary: 0,
+        }
+    }
+
     /// Number of directories of chunks.
     pub(crate) fn directory_count(&self) -> u64 {
         self.directories.len() as u64
@@ -75,12 +87,14 @@ impl ChunkFiles {
     }
 
     /// Makes the directory of a chunk's file durable, before the file itself.
-    fn make_directory(&mut self, disk: &dyn Disk, chunk: ChunkId) -> Result<(), StoreError> {
+    fn make_directory(&mut self, chunk: ChunkId) -> Result<(), StoreError> {
         let directory = chunk_directory(chunk);
         if !self.directories.contains(&directory) {
-            disk.create_directory(&directory)
+            self.disk
+                .create_directory(&directory)
                 .context_or_busy("create directory", &directory)?;
-            disk.sync_directory(CHUNKS_DIRECTORY)
+            self.disk
+                .sync_directory(CHUNKS_DIRECTORY)
                 .context("sync directory", CHUNKS_DIRECTORY)?;
             self.directories.insert(directory);
         }

@@ -5,7 +5,6 @@
 //! thus reads a data node's overlay and a parity node's logged deltas. Appended bytes of a data
 //! chunk are overlaid in the same way for readers of data; reads for the code leave them out.
 
-use crate::chunk::Header;
 use crate::chunk::file::{ChunkHeader, ReadFailure, read_blocks};
 use crate::disk::{DiskFile, Source};
 use crate::error::StoreError;
@@ -99,7 +98,7 @@ impl Store {
     pub fn chunks(&self) -> Result<Vec<ChunkInfo>, StoreError> {
         let ids: Vec<ChunkId> = {
             let state = self.shared.lock();
-            state.all_chunks().map(|(chunk, _)| chunk).collect()
+            state.index.chunks().map(|(chunk, _)| chunk).collect()
         };
         let mut infos = Vec::with_capacity(ids.len());
         for chunk in ids {
@@ -157,8 +156,9 @@ impl State {
     /// Whether memory holds everything that a [`View`] of a chunk needs.
     fn is_seen_from_memory(&self, chunk: ChunkId) -> bool {
         let is_in_memory = |entry: &Chunk| {
-            let is_known = matches!(entry.header, Header::Known(_));
-            is_known && entry.reserve.is_none() && !entry.records.has_listed()
+            entry.known_header().is_some()
+                && entry.reserve().is_none()
+                && !entry.records().has_listed()
         };
         self.chunk(chunk).is_some_and(is_in_memory) && self.chunks.open.get(chunk).is_some()
     }
@@ -174,11 +174,12 @@ impl State {
             });
         }
         let applied = header.spec.base;
-        let stripe = self.stripes.entry(chunk.stripe).or_default();
+        let stripe = self.index.stripe_or_new(chunk.stripe);
         if let Cut::Committed { at_least } = cut {
             stripe.raise_mark(at_least);
         }
-        let entry = &stripe.chunks[&chunk.index];
+        let missing = StoreError::NoSuchChunk { chunk };
+        let entry = stripe.chunk(chunk.index).ok_or(missing)?;
         let as_of = match cut {
             Cut::Exactly(sequence) | Cut::Newest(sequence) if sequence < applied => {
                 return Err(StoreError::CutPassed { chunk, applied });

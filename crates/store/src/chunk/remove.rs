@@ -8,7 +8,7 @@ use crate::journal::entry::Entry;
 use crate::paths::{chunk_directory, chunk_path};
 use crate::state::State;
 use crate::store::Store;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, StripeId};
+use gabion_layout::{ChunkId, Epoch, StripeId};
 
 impl Store {
     /// Removes a chunk and its records durably. Does nothing if the chunk is missing.
@@ -26,13 +26,12 @@ impl Store {
     /// # Errors
     /// As [`Store::remove`]; chunks may be left then.
     pub fn remove_stripe(&self, stripe: StripeId) -> Result<(), StoreError> {
-        let held: Vec<ChunkIndex> = {
+        let held: Vec<ChunkId> = {
             let state = self.shared.lock();
-            let held = state.stripes.get(&stripe);
-            held.map_or_else(Vec::new, |held| held.chunks.keys().copied().collect())
+            let held = state.index.stripe(stripe);
+            held.map_or_else(Vec::new, |held| held.chunk_ids(stripe).collect())
         };
-        held.into_iter()
-            .try_for_each(|index| self.remove(ChunkId { stripe, index }))
+        held.into_iter().try_for_each(|chunk| self.remove(chunk))
     }
 
     /// Removes a chunk as [`Store::remove`] does, for a caller that knows no term of the stripe
@@ -97,12 +96,13 @@ impl Store {
         let (mut needed_lsn, mut ended) = (0, Ok(()));
         for chunk in chunks {
             let mut state = shared.lock();
-            if state.chunk(chunk).is_none() {
+            let known = state.index.stripe(chunk.stripe);
+            let Some(known) = known.filter(|known| known.chunk(chunk.index).is_some()) else {
                 continue;
-            }
+            };
             let entry = Entry::Removed { chunk };
-            let appended = check(&state.stripes[&chunk.stripe])
-                .and_then(|()| shared.append(&mut state, &entry, &[], Room::Reserved));
+            let appended =
+                check(known).and_then(|()| shared.append(&mut state, &entry, &[], Room::Reserved));
             match appended {
                 Ok(position) => {
                     removed.push((chunk, position.lsn));
@@ -144,17 +144,15 @@ impl State {
     /// Forgets a chunk whose file is gone.
     pub(crate) fn forget_chunk(&mut self, chunk: ChunkId) {
         self.reserves.syncs().forget(chunk);
-        let stripe = self.stripes.get_mut(&chunk.stripe);
-        let Some(stripe) = stripe else { return };
-        self.reserves.forget_heads(chunk);
-        let mark = stripe.mark();
-        let gone = stripe.chunks.remove(&chunk.index);
-        if stripe.chunks.is_empty() {
-            self.stripes.remove(&chunk.stripe);
+        if self.index.stripe(chunk.stripe).is_none() {
+            return;
         }
-        if let Some(mut gone) = gone {
-            self.retire_runs(chunk, gone.runs, mark);
-            self.release(gone.records.take_all());
+        self.reserves.forget_heads(chunk);
+        let mark = self.index.mark(chunk.stripe);
+        if let Some(mut gone) = self.index.remove(chunk) {
+            let (records, runs) = gone.take_records();
+            self.retire_runs(chunk, runs, mark);
+            self.release(records);
         }
         self.clear_suspicion(chunk);
         self.chunks.forget(chunk);

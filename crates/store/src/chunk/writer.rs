@@ -255,7 +255,7 @@ impl ChunkWriter {
             let mut state = shared.lock();
             shared.check_latch()?;
             state.check_replaces(chunk, spec)?;
-            let made = state.chunks.make_directory(&*shared.disk, chunk);
+            let made = state.chunks.make_directory(chunk);
             shared.require(made)?;
             state.journal.end_lsn()
         };
@@ -273,11 +273,11 @@ impl ChunkWriter {
             // A fence may have arrived while the data was written.
             let mut state = shared.lock();
             state.check_replaces(chunk, spec)?;
-            let known = state.stripes.get(&chunk.stripe);
+            let known = state.index.stripe(chunk.stripe);
             match (how, known) {
                 (Finish::InTerm(epoch), Some(known)) => known.check_epoch(chunk.stripe, epoch)?,
                 (Finish::New, Some(known)) => {
-                    if known.chunks.contains_key(&chunk.index) {
+                    if known.chunk(chunk.index).is_some() {
                         return Err(StoreError::ChunkExists { chunk });
                     }
                     // A new chunk is of no term, so any that was promised is later.
@@ -297,7 +297,7 @@ impl ChunkWriter {
         state.chunks.open.forget(chunk);
         state.reserves.forget_heads(chunk);
         if let Some(replaced) = state.chunk_mut(chunk) {
-            replaced.reserve = None;
+            replaced.replace_file();
         }
         state.set_header(header);
         state.end_announcement(chunk, spec.base);

@@ -1,6 +1,6 @@
 //! Makes room in the journal, and writes the checkpoint at the front of each segment.
 
-use crate::error::{IoContext, StoreError};
+use crate::error::StoreError;
 use crate::index::Stripe;
 use crate::journal::entry::Entry;
 use crate::journal::frame;
@@ -48,12 +48,6 @@ impl State {
         Ok(())
     }
 
-    /// The size of segments now. The largest record held, and the largest image, are a quarter.
-    pub(crate) fn segment_bytes(&self) -> u64 {
-        let largest_bytes = self.options.segment_bytes();
-        self.journal.grown_bytes().min(largest_bytes)
-    }
-
     /// Enlarges segments if an entry of this size needs it. A segment of the new size then begins,
     /// so that the next start knows.
     ///
@@ -61,8 +55,8 @@ impl State {
     /// [`StoreError::NoSpace`] with nothing changed.
     pub(crate) fn grow_segments(&mut self, frame_bytes: u64) -> Result<(), StoreError> {
         let needed_bytes = frame_bytes.saturating_mul(4).next_power_of_two();
-        let needed_bytes = needed_bytes.min(self.options.segment_bytes());
-        if needed_bytes <= self.segment_bytes() {
+        let needed_bytes = needed_bytes.min(self.journal.segment_bytes_max());
+        if needed_bytes <= self.journal.segment_bytes() {
             return Ok(());
         }
         self.journal
@@ -74,12 +68,15 @@ impl State {
     /// The size of segments after the current one is full: twice as large, while the disk has room
     /// for several.
     fn next_segment_bytes(&self) -> Result<u64, StoreError> {
-        let (now_bytes, largest_bytes) = (self.segment_bytes(), self.options.segment_bytes());
+        let (now_bytes, largest_bytes) = (
+            self.journal.segment_bytes(),
+            self.journal.segment_bytes_max(),
+        );
         let next_bytes = (2 * now_bytes).min(largest_bytes);
         if next_bytes == now_bytes {
             return Ok(now_bytes);
         }
-        let available = self.disk.available_bytes().context("measure", "")?;
+        let available = self.journal.available_bytes()?;
         let has_room = available / SEGMENTS_OF_ROOM >= next_bytes;
         Ok(if has_room { next_bytes } else { now_bytes })
     }
@@ -87,12 +84,12 @@ impl State {
     /// Allocates the next segment.
     pub(crate) fn make_spare(&mut self) -> Result<(), StoreError> {
         self.journal
-            .make_spare(self.spare_bytes_max(self.segment_bytes()))
+            .make_spare(self.spare_bytes_max(self.journal.segment_bytes()))
     }
 
     /// Begins a new segment with a checkpoint of all stripes.
     pub(crate) fn rotate(&mut self) -> Result<(), StoreError> {
-        self.rotate_to(self.segment_bytes())
+        self.rotate_to(self.journal.segment_bytes())
     }
 
     /// Begins a new segment with a checkpoint of all stripes. Later ones have `next_bytes`.
@@ -106,12 +103,12 @@ impl State {
                 other => other?,
             }
         }
-        let state_of = |(id, stripe): (&StripeId, &Stripe)| Entry::State {
-            stripe: stripe.state_mark(*id),
+        let state_of = |(id, stripe): (StripeId, &Stripe)| Entry::State {
+            stripe: stripe.state_mark(id),
             dropped: stripe.dropped().to_vec(),
         };
         self.records.marks_are_logged();
-        let states = self.stripes.iter().map(state_of);
+        let states = self.index.stripes().map(state_of);
         let witnesses = self.witnesses_checkpoint();
         let entries = states.chain(self.runs_checkpoint()).chain(witnesses);
         self.journal.rotate(next_bytes, entries)?;
@@ -123,12 +120,13 @@ impl State {
     fn spare_bytes_min(&self) -> u64 {
         // A stripe's state has at most 4 numbers and a count, of 10 bytes each at most, and two
         // numbers' worth for each dropped update. Tens of bytes are usual.
-        let bound =
-            |stripe: &Stripe| frame::frame_bytes(50 + 20 * stripe.dropped().len(), 0) as u64;
-        let states_bytes: u64 = self.stripes.values().map(bound).sum();
+        let bound = |(_, stripe): (StripeId, &Stripe)| {
+            frame::frame_bytes(50 + 20 * stripe.dropped().len(), 0) as u64
+        };
+        let states_bytes: u64 = self.index.stripes().map(bound).sum();
         let checkpoint_bytes =
             states_bytes + self.runs_checkpoint_bytes_max() + self.witnesses_checkpoint_bytes_max();
-        SEGMENT_HEADER_BYTES + checkpoint_bytes + self.segment_bytes() / 2
+        SEGMENT_HEADER_BYTES + checkpoint_bytes + self.journal.segment_bytes() / 2
     }
 
     /// Bytes of the next segment where there is space, if segments have `segment_bytes`.

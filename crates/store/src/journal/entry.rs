@@ -115,6 +115,9 @@ const LIST: u8 = 7;
 const WITNESS: u8 = 8;
 const RUNS: u8 = 9;
 
+/// Enough for most heads.
+const HEAD_BYTES: usize = 48;
+
 /// Set in the first byte of an update that has one run.
 const HAS_RUN: u8 = 0x80;
 /// Set in the first byte of an update that has several runs.
@@ -139,9 +142,7 @@ impl UpdateHead {
 
     /// Bytes of the record in a log.
     pub(crate) fn frame_bytes(&self) -> u64 {
-        let mut head = Vec::with_capacity(48);
-        put_update(&mut head, self);
-        frame::frame_bytes(head.len(), self.piece_bytes() as usize) as u64
+        frame::frame_bytes(self.encode_head().len(), self.piece_bytes() as usize) as u64
     }
 
     /// Bytes of all pieces.
@@ -177,10 +178,30 @@ impl UpdateHead {
     }
 }
 
-impl Entry {
-    pub(crate) fn kind(&self) -> u8 {
+/// What is encoded as the head of a frame.
+pub(crate) trait Head {
+    /// The kind of the frame.
+    fn frame_kind(&self) -> u8;
+
+    fn encode_head(&self) -> Vec<u8>;
+}
+
+impl Head for UpdateHead {
+    fn frame_kind(&self) -> u8 {
+        UPDATE
+    }
+
+    fn encode_head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        put_update(&mut head, self);
+        head
+    }
+}
+
+impl Head for Entry {
+    fn frame_kind(&self) -> u8 {
         match self {
-            Self::Update(_) => UPDATE,
+            Self::Update(update) => update.frame_kind(),
             Self::State { .. } => STATE,
             Self::Image { .. } => IMAGE,
             Self::Applied { .. } => APPLIED,
@@ -192,15 +213,10 @@ impl Entry {
         }
     }
 
-    /// Whether entries of this kind only confirm other frames, so that losing one loses nothing.
-    pub(crate) fn only_confirms(kind: u8) -> bool {
-        matches!(kind, SYNCED | WITNESS)
-    }
-
-    pub(crate) fn encode_head(&self) -> Vec<u8> {
-        let mut head = Vec::with_capacity(48);
+    fn encode_head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
         match self {
-            Self::Update(update) => put_update(&mut head, update),
+            Self::Update(update) => return update.encode_head(),
             Self::State { stripe, dropped } => {
                 put_stripe(&mut head, *stripe);
                 put_varint(&mut head, dropped.len() as u64);
@@ -250,6 +266,13 @@ impl Entry {
             }
         }
         head
+    }
+}
+
+impl Entry {
+    /// Whether entries of this kind only confirm other frames, so that losing one loses nothing.
+    pub(crate) fn only_confirms(kind: u8) -> bool {
+        matches!(kind, SYNCED | WITNESS)
     }
 
     pub(crate) fn decode(kind: u8, head: &[u8]) -> Option<Self> {
@@ -422,7 +445,10 @@ mod tests {
 
     fn check(entry: &Entry) {
         let head = entry.encode_head();
-        assert_eq!(Entry::decode(entry.kind(), &head).as_ref(), Some(entry));
+        assert_eq!(
+            Entry::decode(entry.frame_kind(), &head).as_ref(),
+            Some(entry)
+        );
     }
 
     #[test]

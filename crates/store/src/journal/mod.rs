@@ -23,13 +23,13 @@ use crate::chunk::file::BLOCK_BYTES;
 use crate::counts::Counters;
 use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{IoContext, StoreError, is_inconclusive, is_lost};
-use crate::journal::entry::{Entry, IMAGE as IMAGE_KIND};
+use crate::journal::entry::{Entry, Head as _, IMAGE as IMAGE_KIND};
 use crate::journal::lost_file::LostFile;
 use crate::journal::segment::{
     Frames, Holder, Located, Position, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, decode_header,
     encode_header,
 };
-use crate::options::SEGMENT_BYTES_MIN;
+use crate::options::{Options, SEGMENT_BYTES_MIN};
 use crate::paths::{JOURNAL_DIRECTORY, SPARE_PATH, parse_segment_name, segment_path};
 use crate::records::record::Damage;
 use crate::sync_lock::SyncLock;
@@ -48,6 +48,7 @@ struct Spare {
 /// The journal. All its methods except [`Journal::synced`] run under the store's state lock.
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
+    options: Options,
     segments: BTreeMap<u64, Segment>,
     /// The position behind the last frame.
     end_lsn: u64,
@@ -66,9 +67,10 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// A journal without segments. It accepts no appends before [`Journal::rotate`].
-    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, options: Options) -> Self {
         Self {
             disk,
+            options,
             segments: BTreeMap::new(),
             end_lsn: 0,
             needed_lsn: 0,
@@ -220,9 +222,19 @@ impl Journal {
         })
     }
 
-    /// The size that segments have grown to, which may exceed the largest one allowed.
-    pub(crate) fn grown_bytes(&self) -> u64 {
-        self.grown_bytes
+    /// The size of segments now. The largest record held, and the largest image, are a quarter.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.grown_bytes.min(self.segment_bytes_max())
+    }
+
+    /// The largest size that segments may grow to.
+    fn segment_bytes_max(&self) -> u64 {
+        self.options.segment_bytes()
+    }
+
+    /// Bytes of the disk that are free.
+    fn available_bytes(&self) -> Result<u64, StoreError> {
+        self.disk.available_bytes().context("measure", "")
     }
 
     /// Bytes of disk space that its segments and the spare take.
@@ -305,7 +317,14 @@ impl Journal {
         for entry in checkpoint {
             let lsn = base_lsn + frames.len() as u64;
             let head = entry.encode_head();
-            frame::encode(&mut self.scratch, lsn, base_lsn, entry.kind(), &head, &[]);
+            frame::encode(
+                &mut self.scratch,
+                lsn,
+                base_lsn,
+                entry.frame_kind(),
+                &head,
+                &[],
+            );
             frames.extend_from_slice(&self.scratch);
         }
         assert!(
@@ -354,7 +373,7 @@ impl Journal {
     pub(crate) fn append_if_fits(&mut self, entry: &Entry) -> Result<(), StoreError> {
         let head = entry.encode_head();
         if self.fits(frame::frame_bytes(head.len(), 0) as u64) {
-            self.append(entry.kind(), &head, &[])?;
+            self.append(entry.frame_kind(), &head, &[])?;
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use crate::chunk::apply::ApplySummary;
 use crate::error::StoreError;
 use crate::journal::checkpoint::Room;
-use crate::journal::entry::Entry;
 use crate::journal::segment::Position;
 use crate::records::layer::Pending;
 use crate::state::State;
@@ -56,8 +55,8 @@ impl Shared {
         segment: u64,
         older: &mut Vec<Position>,
     ) -> Result<(), StoreError> {
-        let chunks = state.all_chunks();
-        let found = chunks.flat_map(|(_, chunk)| chunk.records.in_segment(segment));
+        let chunks = state.index.chunks();
+        let found = chunks.flat_map(|(_, chunk)| chunk.records().in_segment(segment));
         let found = found.map(|record| (record.position, state.journaled(record)));
         let found: Vec<_> = found.collect();
         let mut buffer = Vec::new();
@@ -67,8 +66,7 @@ impl Shared {
                 Err(StoreError::Corrupt { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let entry = Entry::Update(layer.head.clone());
-            let position = self.append(state, &entry, &[body], Room::Ordinary)?;
+            let position = self.append(state, &layer.head, &[body], Room::Ordinary)?;
             let head = layer.head;
             state.journal.keep(copied);
             older.push(copied);

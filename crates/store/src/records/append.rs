@@ -1,12 +1,11 @@
 //! Appends a record: checks whether the protocol admits it, and places it by the chunk's keeping.
 
-use crate::chunk::Header;
 use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::Extent;
 use crate::error::StoreError;
 use crate::index::Chunk;
 use crate::journal::checkpoint::Room;
-use crate::journal::entry::{Entry, UpdateHead};
+use crate::journal::entry::UpdateHead;
 use crate::journal::frame;
 use crate::options::Options;
 use crate::records::layer::Pending;
@@ -111,13 +110,9 @@ impl Shared {
         record: &Record<'_>,
         head: UpdateHead,
     ) -> Result<Lsn, StoreError> {
-        let entry = Entry::Update(head);
         let body: Vec<&[u8]> = record.pieces.iter().map(|piece| piece.bytes).collect();
-        let position = self.append(state, &entry, &body, Room::Ordinary)?;
-        let Entry::Update(head) = entry else {
-            unreachable!("it was made an update above");
-        };
-        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
+        let position = self.append(state, &head, &body, Room::Ordinary)?;
+        let stripe = state.index.stripe_or_new(record.chunk.stripe);
         stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
         if state.chunk(record.chunk).is_some_and(Chunk::has_reserve) {
             self.counters.add(|c| &c.spilled_record_count, 1);
@@ -139,7 +134,7 @@ enum Place {
 
 impl Chunk {
     fn has_reserve(&self) -> bool {
-        self.reserve.is_some()
+        self.reserve().is_some()
     }
 }
 
@@ -150,14 +145,14 @@ impl State {
         let Some(entry) = self.chunk(chunk) else {
             return Place::Journal;
         };
-        let Header::Known(header) = entry.header else {
+        let Some(header) = entry.known_header() else {
             return Place::Journal;
         };
         if head.kind.is_appended() {
             return Place::Journal;
         }
         let upto = self.mergeable_upto(chunk.stripe);
-        match (&entry.reserve, header.spec.keeping) {
+        match (entry.reserve(), header.spec.keeping) {
             (Some(reserve), Keeping::Reserve { bytes: 1.. }) => {
                 let frame_bytes = head.frame_bytes();
                 if !reserve.may_take(frame_bytes) {
@@ -174,7 +169,7 @@ impl State {
                 }
             }
             (_, Keeping::AtOnce | Keeping::Reserve { bytes: 0 })
-                if entry.records.mergeable(upto).next().is_some() =>
+                if entry.records().mergeable(upto).next().is_some() =>
             {
                 Place::Merge
             }
@@ -185,16 +180,18 @@ impl State {
     /// Whether the protocol admits a record; its position if it is already held.
     fn admit(&self, record: &Record<'_>) -> Result<Option<Lsn>, StoreError> {
         let (chunk, stamp) = (record.chunk, record.stamp);
-        let known = &self.stripes[&chunk.stripe];
+        let known = self.index.stripe(chunk.stripe);
+        let known = known.ok_or(StoreError::NoSuchChunk { chunk })?;
         known.check_epoch(chunk.stripe, stamp.epoch)?;
         known.check_generation(chunk.stripe, record.generation)?;
-        let entry = &known.chunks[&chunk.index];
-        let pending = entry.records.pending.get(&stamp.sequence);
+        let entry = known.chunk(chunk.index);
+        let entry = entry.ok_or(StoreError::NoSuchChunk { chunk })?;
+        let pending = entry.records().pending.get(&stamp.sequence);
         let pending = pending.map(|held| {
             let lsn = Lsn::in_journal(held.position.end_lsn());
             (held.head.stamp, lsn)
         });
-        let reserve = entry.reserve.as_ref();
+        let reserve = entry.reserve();
         let reserved = reserve.and_then(|reserve| reserve.unsettled_at(stamp.sequence));
         let reserved = reserved.map(|held| {
             let end_lsn = held.lsn + u64::from(held.frame_bytes);

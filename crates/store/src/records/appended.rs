@@ -7,7 +7,6 @@
 //! kinds, made of recalled bytes. Once it stands, the chunks' codeword includes everything appended
 //! before it, and the records are removed when the commit's own record is merged.
 
-use crate::chunk::Header;
 use crate::error::StoreError;
 use crate::index::{Chunk, Stripe};
 use crate::journal::entry::UpdateHead;
@@ -39,13 +38,10 @@ impl Store {
         let Some(known) = state.find_stripe(stripe)? else {
             return Ok(AppendedState::default());
         };
-        let covered = known
-            .chunks
-            .values()
-            .map(|chunk| chunk.covered(known.mark()));
+        let chunks = || known.chunks().map(|(_, chunk)| chunk);
+        let covered = chunks().map(|chunk| chunk.covered(known.mark()));
         let covered = covered.max().unwrap_or_default();
-        let held = known.chunks.values();
-        let appended = held.flat_map(|chunk| chunk.appended_after(covered));
+        let appended = chunks().flat_map(|chunk| chunk.appended_after(covered));
         let records = appended.map(summary).collect();
         Ok(AppendedState { covered, records })
     }
@@ -53,14 +49,14 @@ impl Store {
     /// The stripes with appended records that no known commit includes.
     pub fn appended_stripes(&self) -> Vec<StripeId> {
         let state = self.shared.lock();
-        let waits = |(&id, held): (&StripeId, &Stripe)| {
-            let waits = |chunk: &Chunk| {
+        let waits = |(id, held): (StripeId, &Stripe)| {
+            let waits = |(_, chunk): (ChunkIndex, &Chunk)| {
                 let covered = chunk.covered(held.mark());
                 chunk.appended_after(covered).next().is_some()
             };
-            held.chunks.values().any(waits).then_some(id)
+            held.chunks().any(waits).then_some(id)
         };
-        state.stripes.iter().filter_map(waits).collect()
+        state.index.stripes().filter_map(waits).collect()
     }
 
     /// Reads appended bytes of a data chunk as of `upto` from the records of this node's `chunk`
@@ -133,19 +129,18 @@ impl Chunk {
     /// The last update up to `upto` that the code covers, by this chunk's records. Records in
     /// reserves are not checked: no chunk of a pool with append phases has a reserve.
     fn covered(&self, upto: Sequence) -> Sequence {
-        let base = match self.header {
-            Header::Known(header) => header.spec.base,
-            Header::Unread | Header::Damaged | Header::Torn => Sequence(0),
-        };
-        let listed = self.records.listed.as_ref().map(|listed| listed.newest);
-        let last = self.records.mergeable(upto).last();
+        let base = self.known_header().map(|header| header.spec.base);
+        let base = base.unwrap_or_default();
+        let records = self.records();
+        let listed = records.listed.as_ref().map(|listed| listed.newest);
+        let last = records.mergeable(upto).last();
         let last = last.map(|record| record.head.stamp.sequence);
         base.max(listed.max(last).unwrap_or_default())
     }
 
     /// Appended records after an update.
     fn appended_after(&self, sequence: Sequence) -> impl Iterator<Item = &UpdateHead> {
-        let heads = self.records.after(sequence).map(|record| &record.head);
+        let heads = self.records().after(sequence).map(|record| &record.head);
         heads.filter(|head| head.kind.is_appended())
     }
 }

@@ -2,11 +2,11 @@
 //! both cover many stripes at a time, so that neither needs a sync for each stripe.
 
 use crate::error::StoreError;
+use crate::index::Stripe;
 use crate::records::record::{StripeState, UpdateStamp};
 use crate::state::State;
 use crate::store::{Shared, Store};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
-use std::ops::Bound;
 
 /// A stripe of which the store holds chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,8 +47,7 @@ impl Store {
     /// Number of chunks here, with those with damaged headers.
     pub fn chunk_count(&self) -> u64 {
         let state = self.shared.lock();
-        let counts = state.stripes.values().map(|held| held.chunks.len() as u64);
-        counts.sum()
+        state.index.chunks().count() as u64
     }
 
     /// Stripes behind `after`, until they have `limit` chunks and unsettled records between them.
@@ -60,12 +59,7 @@ impl Store {
         let mut page = HeldPage::default();
         let (mut last, mut count) = (after, 0);
         loop {
-            let next = {
-                let state = self.shared.lock();
-                let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
-                let mut rest = state.stripes.range((behind, Bound::Unbounded));
-                rest.next().map(|(&stripe, _)| stripe)
-            };
+            let next = self.shared.lock().index.stripe_behind(last);
             let Some(stripe) = next else { break };
             if count >= limit {
                 page.upto = last;
@@ -103,11 +97,12 @@ impl Store {
             Err(StoreError::NoSuchStripe { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let indices: Vec<ChunkIndex> = state.stripes[&stripe].chunks.keys().copied().collect();
-        let mut chunks = Vec::with_capacity(indices.len());
-        for index in indices {
-            match state.header(ChunkId { stripe, index }) {
-                Ok(header) => chunks.push((index, header.spec.generation)),
+        let ids = state.index.stripe(stripe);
+        let ids = ids.map_or_else(Vec::new, |known| known.chunk_ids(stripe).collect());
+        let mut chunks = Vec::with_capacity(ids.len());
+        for chunk in ids {
+            match state.header(chunk) {
+                Ok(header) => chunks.push((chunk.index, header.spec.generation)),
                 Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -193,10 +188,10 @@ impl Shared {
 impl State {
     /// The ends of the reserves of a stripe's chunks.
     fn reserve_ends(&self, stripe: StripeId) -> Vec<(ChunkId, u64)> {
-        let chunks = self.stripes.get(&stripe).into_iter();
-        let chunks = chunks.flat_map(|known| &known.chunks);
-        let ends = chunks.filter_map(|(&index, chunk)| {
-            let end_lsn = chunk.reserve.as_ref()?.end_lsn();
+        let chunks = self.index.stripe(stripe).into_iter();
+        let chunks = chunks.flat_map(Stripe::chunks);
+        let ends = chunks.filter_map(|(index, chunk)| {
+            let end_lsn = chunk.reserve()?.end_lsn();
             Some((ChunkId { stripe, index }, end_lsn))
         });
         ends.collect()

@@ -33,7 +33,7 @@ impl State {
         let listed = self.listed(chunk)?;
         let entry = self.chunk(chunk);
         let pending = entry.into_iter().flat_map(|entry| {
-            let after = entry.records.after(base);
+            let after = entry.records().after(base);
             after.take_while(|record| record.head.stamp.sequence <= upto)
         });
         // After a crash during its move to the journal, a record may be in both places.

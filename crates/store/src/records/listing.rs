@@ -29,20 +29,21 @@ impl Shared {
     /// Lists a chunk's settled records in the journal if there are many and its keeping leaves them
     /// there. On a full disk they stay in memory.
     pub(crate) fn list_settled(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
-        let mark = state.stripes[&chunk.stripe].mark();
+        let mark = state.index.mark(chunk.stripe);
         let is_long = |entry: &&Chunk| {
-            entry.records.pending.len() > LISTED_COUNT_MAX && entry.keeping() == Some(Keeping::Log)
+            entry.records().pending.len() > LISTED_COUNT_MAX
+                && entry.keeping() == Some(Keeping::Log)
         };
         let Some(entry) = state.chunk(chunk).filter(is_long) else {
             return Ok(());
         };
-        let settled = entry.records.mergeable(mark);
+        let settled = entry.records().mergeable(mark);
         let listed = settled.map(|record| (record.head.stamp.sequence, record.position));
         let listed: Vec<(Sequence, Position)> = listed.collect();
         if listed.len() < LISTED_COUNT_MAX {
             return Ok(());
         }
-        let before = entry.records.listed.as_ref().map(|listed| listed.last);
+        let before = entry.records().listed.as_ref().map(|listed| listed.last);
         let body = encode(before, &listed);
         let entry = Entry::List { chunk };
         let last = match self.append(state, &entry, &[&body], Room::Ordinary) {
@@ -52,7 +53,7 @@ impl Shared {
         };
         state.journal.keep(last);
         let entry = state.chunk_mut(chunk).expect("it was there above");
-        let records = &mut entry.records;
+        let records = entry.records_mut();
         records
             .pending
             .retain(|&sequence, record| sequence > mark || record.head.kind.is_appended());
@@ -72,7 +73,7 @@ impl State {
     pub(super) fn listed(&mut self, chunk: ChunkId) -> Result<Arc<Vec<Pending>>, StoreError> {
         let listed = self
             .chunk(chunk)
-            .and_then(|entry| entry.records.listed.as_ref());
+            .and_then(|entry| entry.records().listed.as_ref());
         let Some(last) = listed.map(|listed| listed.last) else {
             return Ok(Arc::default());
         };
@@ -131,8 +132,8 @@ impl State {
 
     /// The chunks that have listed records, or lists of them, in a segment.
     pub(crate) fn listed_in(&self, segment: u64) -> Vec<ChunkId> {
-        let there = self.all_chunks();
-        let there = there.filter(|(_, entry)| entry.records.lists_in(segment));
+        let there = self.index.chunks();
+        let there = there.filter(|(_, entry)| entry.records().lists_in(segment));
         there.map(|(chunk, _)| chunk).collect()
     }
 }

@@ -29,7 +29,7 @@ impl Store {
         if header.spec.base > from {
             return Ok(None);
         }
-        let mark = state.stripes[&chunk.stripe].mark();
+        let mark = state.index.mark(chunk.stripe);
         let records = state.records(chunk, (from, mark), |head| !head.kind.is_appended())?;
         let missed = records
             .values()

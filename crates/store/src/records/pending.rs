@@ -1,7 +1,6 @@
 //! Keeps pending records for their chunks, and releases them in the journal when they are no longer
 //! needed.
 
-use crate::index::Stripe;
 use crate::records::Obsolete;
 use crate::records::layer::Pending;
 use crate::state::State;
@@ -21,7 +20,7 @@ impl State {
         let entry = self
             .chunk_mut(pending.head.chunk)
             .expect("records are kept for chunks that are here");
-        if let Some(older) = entry.records.pending.insert(sequence, pending) {
+        if let Some(older) = entry.records_mut().pending.insert(sequence, pending) {
             self.release_pending(&older);
         }
     }
@@ -65,8 +64,7 @@ impl State {
 
     /// The last update of a stripe that may be merged into its chunks now.
     pub(crate) fn mergeable_upto(&self, stripe: StripeId) -> Sequence {
-        let known = self.stripes.get(&stripe);
-        let mark = known.map_or(Sequence(0), Stripe::mark);
+        let mark = self.index.mark(stripe);
         let pinned = self.records.pins.lowest(stripe);
         pinned.map_or(mark, |cut| cut.min(mark))
     }

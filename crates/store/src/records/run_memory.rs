@@ -29,7 +29,7 @@ impl Store {
         state.header(chunk)?;
         let entry = state.chunk(chunk);
         let entry = entry.ok_or(StoreError::NoSuchChunk { chunk })?;
-        Ok(entry.runs.memory(run))
+        Ok(entry.runs().memory(run))
     }
 }
 
@@ -40,15 +40,15 @@ impl Shared {
         let Some(entry) = state.chunk(chunk) else {
             return Ok(());
         };
-        let logged = entry.runs.logged();
-        if entry.runs.newest() <= logged {
+        let logged = entry.runs().logged();
+        if entry.runs().newest() <= logged {
             return Ok(());
         }
-        for entry in entry.runs.entries(chunk, logged) {
+        for entry in entry.runs().entries(chunk, logged) {
             self.append(state, &entry, &[], Room::Reserved)?;
         }
         if let Some(entry) = state.chunk_mut(chunk) {
-            entry.runs.are_logged();
+            entry.runs_mut().are_logged();
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl State {
     pub(crate) fn note_runs(&mut self, chunk: ChunkId, sequence: Sequence, runs: &[RunId]) {
         if runs.is_empty() {
             if let Some(entry) = self.chunk_mut(chunk) {
-                entry.runs.forget_upto(sequence);
+                entry.runs_mut().forget_upto(sequence);
             }
             return;
         }
@@ -89,14 +89,14 @@ impl State {
 
     fn note_run(&mut self, chunk: ChunkId, sequence: Sequence, run: RunId) {
         let entry = self.chunk_mut(chunk);
-        if !entry.is_some_and(|entry| entry.runs.note(sequence, run)) {
+        if !entry.is_some_and(|entry| entry.runs_mut().note(sequence, run)) {
             return;
         }
         for (oldest, sequence) in self.records.run_order.add(chunk, sequence) {
             if let Some(entry) = self.chunk_mut(oldest)
-                && entry.runs.knows(sequence)
+                && entry.runs().knows(sequence)
             {
-                entry.runs.forget_upto(sequence);
+                entry.runs_mut().forget_upto(sequence);
             }
         }
     }
@@ -129,9 +129,9 @@ impl State {
 
     /// Checkpoint entries with all known runs.
     pub(crate) fn runs_checkpoint(&self) -> Vec<Entry> {
-        let chunks = self.all_chunks();
-        let known = chunks.filter(|(_, chunk)| !chunk.runs.is_trivial());
-        let known = known.flat_map(|(id, chunk)| chunk.runs.entries(id, Sequence(0)));
+        let chunks = self.index.chunks();
+        let known = chunks.filter(|(_, chunk)| !chunk.runs().is_trivial());
+        let known = known.flat_map(|(id, chunk)| chunk.runs().entries(id, Sequence(0)));
         let announced = self.records.announced.iter();
         known
             .chain(announced.map(|(&chunk, &base)| base_entry(chunk, base)))
@@ -140,17 +140,16 @@ impl State {
 
     /// Notes that the current segment has the checkpoint.
     pub(crate) fn runs_are_logged(&mut self) {
-        let stripes = self.stripes.values_mut();
-        for chunk in stripes.flat_map(|held| held.chunks.values_mut()) {
-            chunk.runs.are_logged();
+        for chunk in self.index.chunks_mut() {
+            chunk.runs_mut().are_logged();
         }
     }
 
     /// Upper bound of the bytes of a checkpoint of all runs.
     pub(crate) fn runs_checkpoint_bytes_max(&self) -> u64 {
-        let chunks = self.all_chunks();
+        let chunks = self.index.chunks();
         let known: u64 = chunks
-            .map(|(_, chunk)| chunk.runs.checkpoint_bytes_max())
+            .map(|(_, chunk)| chunk.runs().checkpoint_bytes_max())
             .sum();
         known + base_entry_bytes_max() * self.records.announced.len() as u64
     }

@@ -3,7 +3,6 @@
 //! This is a participant's durable half of the update protocol. The store does not decide which
 //! update stands; it records decisions, refuses stale requests, and reports what it holds.
 
-use crate::chunk::Header;
 use crate::error::StoreError;
 use crate::index::{Chunk, Stripe};
 use crate::journal::checkpoint::Room;
@@ -12,7 +11,7 @@ use crate::records::record::{RecordSummary, StripeState, UpdateStamp};
 use crate::reserve::Reserve;
 use crate::state::State;
 use crate::store::{Shared, Store};
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, Sequence, StripeId};
+use gabion_layout::{ChunkId, Epoch, Generation, Sequence, StripeId};
 
 /// Most dropped updates of an epoch that are remembered, which bounds a frame's head.
 const DROPPED_COUNT_MAX: usize = 2048;
@@ -67,9 +66,8 @@ impl Store {
     /// As [`Store::held`].
     pub fn held_now(&self, stripe: StripeId) -> Option<Result<StripeState, StoreError>> {
         let mut state = self.shared.try_lock()?;
-        let is_unread = |chunk: &Chunk| matches!(chunk.header, Header::Unread);
-        let known = state.stripes.get(&stripe);
-        if known.is_some_and(|known| known.chunks.values().any(is_unread)) {
+        let known = state.index.stripe(stripe);
+        if known.is_some_and(|known| known.chunks().any(|(_, chunk)| chunk.is_unread())) {
             return None;
         }
         let latched = self.shared.check_latch();
@@ -105,7 +103,7 @@ impl Store {
         let stripes = std::mem::take(&mut self.shared.lock().records.unlogged_marks);
         for stripe in stripes {
             let mut state = self.shared.lock();
-            let Some(known) = state.stripes.get(&stripe) else {
+            let Some(known) = state.index.stripe(stripe) else {
                 continue;
             };
             let entry = state_entry(known.state_mark(stripe), Vec::new());
@@ -189,11 +187,11 @@ impl Shared {
             known.check_epoch(stripe, epoch)?;
             let stamps = known.stamps_to_drop(stripe, epoch, mark, dropped)?;
             let holds_one = |chunk: &Chunk| {
-                let mut reserved = chunk.reserve.iter().flat_map(Reserve::unsettled);
+                let mut reserved = chunk.reserve().into_iter().flat_map(Reserve::unsettled);
                 reserved.any(|head| stamps.contains(&head.stamp))
             };
-            let holding = known.chunks.iter().filter(|(_, chunk)| holds_one(chunk));
-            let id = |(&index, _): (&ChunkIndex, _)| ChunkId { stripe, index };
+            let holding = known.chunks().filter(|(_, chunk)| holds_one(chunk));
+            let id = |(index, _)| ChunkId { stripe, index };
             let chunks: Vec<ChunkId> = holding.map(id).collect();
             (stamps, chunks)
         };
@@ -225,7 +223,7 @@ impl Shared {
         generation: Generation,
     ) -> Result<u64, StoreError> {
         let unknown = Stripe::default();
-        let known = state.stripes.get(&stripe).unwrap_or(&unknown);
+        let known = state.index.stripe(stripe).unwrap_or(&unknown);
         known.check_epoch(stripe, epoch)?;
         known.check_generation(stripe, generation)?;
         let mark = known.mark();
@@ -239,7 +237,7 @@ impl Shared {
         // removed before the journal has a checkpoint. So the fence is written in any case.
         let entry = state_entry(fence, Vec::new());
         let position = self.append(state, &entry, &[], Room::Reserved)?;
-        let known = state.stripes.entry(stripe).or_default();
+        let known = state.index.stripe_or_new(stripe);
         known.learn(epoch, generation, mark);
         Ok(position.end_lsn())
     }
@@ -252,10 +250,8 @@ impl Shared {
         upto: Sequence,
     ) -> Result<(), StoreError> {
         self.check_latch()?;
-        let known = state
-            .stripes
-            .get_mut(&stripe)
-            .ok_or(StoreError::NoSuchStripe { stripe })?;
+        let known = state.index.stripe_mut(stripe);
+        let known = known.ok_or(StoreError::NoSuchStripe { stripe })?;
         if upto > known.mark() {
             known.raise_mark(upto);
             state.records.unlogged_marks.insert(stripe);
@@ -268,7 +264,7 @@ impl State {
     /// The store's state of a stripe, with its records above the mark.
     pub(crate) fn held(&mut self, stripe: StripeId) -> Result<StripeState, StoreError> {
         let known = self.know_stripe(stripe)?;
-        let unsettled = known.chunks.values().flat_map(|chunk| {
+        let unsettled = known.chunks().flat_map(|(_, chunk)| {
             let unsettled = chunk.unsettled_after(known.mark());
             unsettled.map(|(_, head)| summary(head))
         });
@@ -282,17 +278,17 @@ impl State {
 
     /// Applies a state entry, now or at replay.
     pub(crate) fn learn(&mut self, outcome: StripeMark, dropped: Vec<UpdateStamp>) {
-        let stripe = self.stripes.entry(outcome.stripe).or_default();
+        let stripe = self.index.stripe_or_new(outcome.stripe);
         let mut gone = Vec::new();
         for stamp in &dropped {
-            for chunk in stripe.chunks.values_mut() {
-                chunk.runs.drop_update(stamp.sequence);
-                let pending = &mut chunk.records.pending;
+            for chunk in stripe.chunks_mut() {
+                chunk.runs_mut().drop_update(stamp.sequence);
+                let pending = &mut chunk.records_mut().pending;
                 let held = pending.get(&stamp.sequence);
                 if held.is_some_and(|held| held.head.stamp == *stamp) {
                     gone.extend(pending.remove(&stamp.sequence));
                 }
-                if let Some(reserve) = &mut chunk.reserve {
+                if let Some(reserve) = chunk.reserve_mut() {
                     reserve.drop_update(*stamp);
                 }
             }
@@ -317,8 +313,8 @@ impl Stripe {
         dropped: &[Sequence],
     ) -> Result<Vec<UpdateStamp>, StoreError> {
         let mut stamps = Vec::new();
-        for chunk in self.chunks.values() {
-            let mut settled = chunk.records.pending.range(..=self.mark());
+        for (_, chunk) in self.chunks() {
+            let mut settled = chunk.records().pending.range(..=self.mark());
             let to_drop = settled.find(|(sequence, _)| dropped.contains(sequence));
             if let Some((&sequence, _)) = to_drop {
                 let mark = self.mark();

@@ -4,7 +4,7 @@ use crate::chunk::file::ChunkHeader;
 use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError, allocated};
 use crate::journal::checkpoint::Room;
-use crate::journal::entry::{Entry, UpdateHead};
+use crate::journal::entry::{Entry, Head, UpdateHead};
 use crate::journal::frame;
 use crate::paths::chunk_path;
 use crate::records::lsn::Lsn;
@@ -81,17 +81,9 @@ impl Shared {
         let reserve = reserve.expect("the caller has checked for space");
         let lsn = reserve.end_lsn;
         let synced_lsn = known_synced_lsn.unwrap_or(lsn);
-        let entry = Entry::Update(head);
         let mut bytes = Vec::new();
-        let head_bytes = entry.encode_head();
-        frame::encode(
-            &mut bytes,
-            lsn,
-            synced_lsn,
-            entry.kind(),
-            &head_bytes,
-            &body,
-        );
+        let (kind, head_bytes) = (head.frame_kind(), head.encode_head());
+        frame::encode(&mut bytes, lsn, synced_lsn, kind, &head_bytes, &body);
         let offset = header.extent().reserve_offset() + reserve.used_bytes();
         assert!(
             reserve.fits(bytes.len() as u64),
@@ -99,9 +91,6 @@ impl Shared {
         );
         let written = file.write_all_at(&bytes, offset);
         self.require(written.context("write", &chunk_path(chunk)))?;
-        let Entry::Update(head) = entry else {
-            unreachable!("it was made an update above");
-        };
         let record = Reserved {
             head,
             lsn,
@@ -116,7 +105,7 @@ impl Shared {
     /// Logs a record's epoch and generation in the journal if they are new to the stripe: the
     /// reserve may be emptied before a checkpoint includes them.
     fn log_promises(&self, state: &mut State, record: &Record<'_>) -> Result<(), StoreError> {
-        let stripe = state.stripes.entry(record.chunk.stripe).or_default();
+        let stripe = state.index.stripe_or_new(record.chunk.stripe);
         let known = (stripe.epoch(), stripe.generation());
         if record.stamp.epoch > known.0 || record.generation > known.1 {
             stripe.learn(record.stamp.epoch, record.generation, Sequence(0));

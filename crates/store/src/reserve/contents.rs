@@ -19,7 +19,7 @@ impl State {
         found: FoundReserve,
         file: &Arc<dyn DiskFile>,
     ) {
-        let Some(stripe) = self.stripes.get_mut(&chunk.stripe) else {
+        let Some(stripe) = self.index.stripe_mut(chunk.stripe) else {
             return;
         };
         for record in &found.records {
@@ -51,7 +51,7 @@ impl State {
     /// unreadable somewhere.
     pub(crate) fn reserved(&mut self, chunk: ChunkId) -> Result<Arc<Vec<Reserved>>, StoreError> {
         let header = self.header(chunk)?;
-        let reserve = self.chunk(chunk).and_then(|entry| entry.reserve.as_ref());
+        let reserve = self.reserve(chunk);
         let Some((first_lsn, end_lsn)) = reserve.map(|r| (r.first_lsn, r.end_lsn)) else {
             return Ok(Arc::default());
         };

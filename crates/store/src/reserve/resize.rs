@@ -189,7 +189,7 @@ impl Shared {
 
 impl State {
     fn reserve_stats(&self, chunk: ChunkId) -> Option<ReserveStats> {
-        let reserve = self.chunk(chunk)?.reserve.as_ref()?;
+        let reserve = self.reserve(chunk)?;
         Some(ReserveStats {
             chunk,
             reserved_bytes: reserve.bytes,

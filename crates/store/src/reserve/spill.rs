@@ -11,7 +11,6 @@ use crate::chunk::file::HEADER_BYTES;
 use crate::chunk::gate::Gate;
 use crate::error::StoreError;
 use crate::journal::checkpoint::Room;
-use crate::journal::entry::Entry;
 use crate::records::layer::Pending;
 use crate::records::record::UpdateStamp;
 use crate::state::State;
@@ -53,15 +52,14 @@ impl Shared {
         for record in state.reserved(chunk)?.iter() {
             let stamp = record.head.stamp;
             let entry = state.chunk(chunk);
-            let is_there = entry.is_some_and(|entry| entry.records.contains(stamp.sequence));
+            let is_there = entry.is_some_and(|entry| entry.records().contains(stamp.sequence));
             let is_needed = stamp.sequence > base && !left_out.contains(&stamp) && !is_there;
             if !is_needed {
                 continue;
             }
             let layer = state.layer(chunk, record)?;
             let body = layer.body(&mut buffer)?;
-            let entry = Entry::Update(layer.head.clone());
-            let position = self.append(state, &entry, &[body], Room::Reserved)?;
+            let position = self.append(state, &layer.head, &[body], Room::Reserved)?;
             state.journal.keep(position);
             let head = layer.head;
             spilled.push(Pending { head, position });
@@ -129,7 +127,7 @@ impl Shared {
         base: Sequence,
     ) -> Result<Vec<Pending>, StoreError> {
         let mut state = self.lock();
-        let reserve = state.chunk(chunk).and_then(|entry| entry.reserve.as_ref());
+        let reserve = state.reserve(chunk);
         let is_included = reserve.is_none_or(|reserve| reserve.newest <= Some(base));
         if state.close_reserve(chunk).is_none() || is_included {
             return Ok(Vec::new());

@@ -44,10 +44,8 @@ impl State {
     /// The witness of a chunk's reserve, unless its records have left it.
     fn witness(&self, chunk: ChunkId, synced_lsn: u64) -> Option<Witness> {
         let entry = self.chunk(chunk)?;
-        let (Header::Known(header), Some(reserve)) = (entry.header, &entry.reserve) else {
-            return None;
-        };
-        let birth_lsn = header.birth_lsn;
+        let birth_lsn = entry.known_header()?.birth_lsn;
+        let reserve = entry.reserve()?;
         (synced_lsn > reserve.first_lsn).then_some(Witness {
             birth_lsn,
             synced_lsn,
@@ -56,16 +54,15 @@ impl State {
 
     /// Forgets witnesses of records that have left their reserves since.
     pub(crate) fn drop_stale_witnesses(&mut self) {
-        let stripes = &self.stripes;
+        let index = &self.index;
         self.reserves.witnesses.retain(|chunk, witness| {
-            let stripe = stripes.get(&chunk.stripe);
-            let Some(entry) = stripe.and_then(|stripe| stripe.chunks.get(&chunk.index)) else {
+            let Some(entry) = index.chunk(*chunk) else {
                 return false;
             };
-            match (&entry.header, &entry.reserve) {
+            match (entry.header(), entry.reserve()) {
                 // A damaged reserve must not seem intact at the next start.
                 (Header::Unread | Header::Damaged | Header::Torn, _) => true,
-                (Header::Known(header), Some(reserve)) => witness.of(header) > reserve.first_lsn,
+                (Header::Known(header), Some(reserve)) => witness.of(&header) > reserve.first_lsn,
                 (Header::Known(_), None) => false,
             }
         });

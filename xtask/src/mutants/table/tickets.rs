@@ -79,8 +79,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "two-new-chunks-replace-each-other",
         file: "crates/store/src/chunk/writer.rs",
-        text: "if known.chunks.contains_key(&chunk.index) {",
-        replacement: "if known.chunks.is_empty() {",
+        text: "if known.chunk(chunk.index).is_some() {",
+        replacement: "if known.chunks().next().is_none() {",
         check: store("protocol::a_new_chunk_replaces_none"),
     },
     Mutant {
