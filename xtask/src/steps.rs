@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{page, tidy};
+use crate::{page, test_programs, tidy};
 
 /// One step: a run of Cargo, of what Cargo has built, or this program's own tidy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) enum Step<'a> {
     Maven(&'a str),
     /// [`page::test`].
     Page,
+    /// [`test_programs::run`].
+    Tests,
     /// [`tidy::run`].
     Tidy,
     /// Several steps at the same time. They wait for most of their time, and say little unless they fail.
@@ -46,9 +48,8 @@ pub(crate) const LINT: [Step<'static>; 3] = [
     Step::Tidy,
 ];
 
-/// The steps of `cargo xtask test`. Without a choice of targets Cargo runs documentation tests too.
-pub(crate) const TEST: [Step<'static>; 1] =
-    [Step::Cargo(&["test", "--workspace", "--no-fail-fast"])];
+/// The step of `cargo xtask test`.
+pub(crate) const TEST: Step<'static> = Step::Tests;
 
 /// The step that tests what runs in Hadoop's processes. The command is built by the tests before it.
 pub(crate) const HDFS: Step<'static> = Step::Maven("hdfs");
@@ -63,6 +64,7 @@ impl fmt::Display for Step<'_> {
             Self::Built(program, words) => write!(formatter, "{program} {}", words.join(" ")),
             Self::Maven(directory) => write!(formatter, "mvn verify in {directory}"),
             Self::Page => write!(formatter, "the console's page"),
+            Self::Tests => write!(formatter, "every test of the workspace"),
             Self::Tidy => write!(formatter, "tidy"),
             Self::Together(steps) => {
                 let names: Vec<String> = steps.iter().map(ToString::to_string).collect();
@@ -101,6 +103,7 @@ fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
         Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
         Step::Maven(directory) => maven(&root.join(directory))?,
         Step::Page => page::test(root, &beside_this("gabion")?)?,
+        Step::Tests => test_programs::run(root, &test_threads())?,
         Step::Tidy => tidy::run(root)?,
         Step::Together(steps) => {
             return thread::scope(|scope| {
@@ -184,13 +187,13 @@ mod tests {
     #[test]
     fn a_summary_says_what_failed_and_how_long_it_took() {
         let mut outcome = Outcome {
-            step: TEST[0],
+            step: TEST,
             passed: false,
             elapsed: Duration::from_millis(1540),
         };
         assert_eq!(
             summary(&outcome),
-            "FAILED     1.5 s  cargo test --workspace --no-fail-fast"
+            "FAILED     1.5 s  every test of the workspace"
         );
         outcome.passed = true;
         outcome.step = Step::Tidy;
