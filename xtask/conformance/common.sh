@@ -1,5 +1,6 @@
 # Sourced by the suites. It starts a cluster of 12 nodes, mounts it at $MOUNT, and removes everything at the end.
-# GABION names the program, SCALE is "short" or "whole", WORK is an empty directory of the suite.
+# GABION names the program, SCALE is "short" or "whole", WORK is an empty directory of the suite. CACHE is the size of the
+# mounts' caches, or empty.
 set -euo pipefail
 
 export GABION_DIR=$WORK/cluster
@@ -28,7 +29,7 @@ scaled() {
 }
 
 mount_files() {
-    "$GABION" mount files "$MOUNT" -o allow_other --log "$WORK/mount.log" >/dev/null
+    "$GABION" mount files "$MOUNT" -o "allow_other${CACHE:+,cache=$CACHE}" --log "$WORK/mount.log" >/dev/null
 }
 
 unmount_files() {

@@ -25,7 +25,7 @@ check "through $killed node kills" wait $process
 other=$WORK/other
 mkdir "$other"
 trap '"$GABION" umount --lazy "$other" >/dev/null 2>&1 || true; finish' EXIT
-"$GABION" mount files "$other" -o allow_other --log "$WORK/other.log" >/dev/null
+"$GABION" mount files "$other" -o "allow_other${CACHE:+,cache=$CACHE}" --log "$WORK/other.log" >/dev/null
 check "two mounts in turn" python3 "$SUITES/two-mounts.py" "$count" 4 "$MOUNT/shared" "$other/shared"
 "$GABION" umount "$other" >/dev/null
 result

@@ -24,7 +24,7 @@ Commands:
   sim --races              run every two operations on one file at every step
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
-  conformance [--short] [SUITE...]
+  conformance [--short] [--cached] [SUITE...]
                            run external test suites on mounts and images of a cluster; docs/conformance.md
   fuzz [TARGET...] [--minutes N]
                            fuzz each target on libFuzzer for N minutes, 1 by default; --list prints the targets;
@@ -192,10 +192,11 @@ fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
 }
 
 fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
-    let is_short = arguments.iter().any(|word| word == "--short");
+    let has = |option: &str| arguments.iter().any(|word| word == option);
+    let (is_short, is_cached) = (has("--short"), has("--cached"));
     let names: Vec<String> = arguments
         .iter()
-        .filter(|&word| word != "--short")
+        .filter(|&word| word != "--short" && word != "--cached")
         .cloned()
         .collect();
     let is_known = |name: &String| SUITES.iter().any(|suite| suite.name == name);
@@ -204,6 +205,7 @@ fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
     }
     Ok(Command::Conformance(conformance::Choice {
         is_short,
+        is_cached,
         names,
     }))
 }

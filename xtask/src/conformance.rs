@@ -113,6 +113,8 @@ pub(crate) const SUITES: [Suite; 9] = [
 pub(crate) struct Choice {
     /// Minutes instead of an hour or two.
     pub(crate) is_short: bool,
+    /// Mounts have a cache, which stores bytes later.
+    pub(crate) is_cached: bool,
     /// The suites; all if none is named.
     pub(crate) names: Vec<String>,
 }
@@ -151,7 +153,7 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
         let begun = Instant::now();
         let verdict = match missing(root, suite)? {
             Some(reason) => Verdict::Skipped(reason),
-            None => run_script(root, &kept, suite, choice.is_short)?,
+            None => run_script(root, &kept, suite, choice)?,
         };
         let seconds = begun.elapsed().as_secs();
         let said = match verdict {
@@ -167,13 +169,26 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
         };
         table.push(format!("{:<12} {said}", suite.name));
     }
-    let scale = if choice.is_short { "short" } else { "whole" };
-    println!("\nconformance, {scale} form:\n{}", table.join("\n"));
+    let cached = if choice.is_cached {
+        ", mounts with a cache"
+    } else {
+        ""
+    };
+    println!(
+        "\nconformance, {} form{cached}:\n{}",
+        scale(choice),
+        table.join("\n")
+    );
     println!(
         "reports: {}",
         kept.strip_prefix(root).unwrap_or(&kept).display()
     );
     Ok(is_good)
+}
+
+/// The length of the run, as the suites know it.
+const fn scale(choice: &Choice) -> &'static str {
+    if choice.is_short { "short" } else { "whole" }
 }
 
 /// The cause if a suite cannot run here. Its crate is installed below `target`.
@@ -217,7 +232,7 @@ fn tools(root: &Path) -> PathBuf {
 }
 
 /// Runs a suite's script in a temporary directory, and shows what it prints.
-fn run_script(root: &Path, kept: &Path, suite: &Suite, is_short: bool) -> anyhow::Result<Verdict> {
+fn run_script(root: &Path, kept: &Path, suite: &Suite, choice: &Choice) -> anyhow::Result<Verdict> {
     let suites = root.join("xtask/conformance");
     let work = std::env::temp_dir().join(format!(
         "gabion-conformance-{}-{}",
@@ -232,7 +247,8 @@ fn run_script(root: &Path, kept: &Path, suite: &Suite, is_short: bool) -> anyhow
         .arg(suites.join(format!("{}.sh", suite.name)))
         .env("GABION", root.join("target/release/gabion"))
         .env("TOOLS", tools(root).join("bin"))
-        .env("SCALE", if is_short { "short" } else { "whole" })
+        .env("SCALE", scale(choice))
+        .env("CACHE", if choice.is_cached { "16MiB" } else { "" })
         .env("SUITES", &suites)
         .env("WORK", &work)
         .env("KEEP", kept)
@@ -242,7 +258,11 @@ fn run_script(root: &Path, kept: &Path, suite: &Suite, is_short: bool) -> anyhow
         .stderr(output)
         // A group of its own, which ends as a whole.
         .process_group(0);
-    let limit = if is_short { SHORT_LIMIT } else { WHOLE_LIMIT };
+    let limit = if choice.is_short {
+        SHORT_LIMIT
+    } else {
+        WHOLE_LIMIT
+    };
     let ended = wait(command.spawn().context("start bash")?, limit)?;
     let mut said = String::new();
     let report = fs::File::open(&report).context("read a report")?;

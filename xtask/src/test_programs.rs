@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -137,7 +137,7 @@ impl Report {
             .output()
             .with_context(|| format!("cannot start the tests of `{name}`"))?;
         // Both lanes print under this lock.
-        let mut failed = self.failed.lock().unwrap_or_else(|held| held.into_inner());
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         print(name, begun.elapsed(), &output).context("cannot print what tests have printed")?;
         if !output.status.success() {
             failed.push(format!("{name}: {}", ending(output.status)));
@@ -150,7 +150,7 @@ impl Report {
         let failed = self
             .failed
             .into_inner()
-            .unwrap_or_else(|held| held.into_inner());
+            .unwrap_or_else(PoisonError::into_inner);
         for failure in &failed {
             eprintln!("FAILED {failure}");
         }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn artifact(test: bool, executable: Value) -> Value {
+    fn artifact(test: bool, executable: &Value) -> Value {
         json!({
             "reason": "compiler-artifact",
             "manifest_path": "/w/crates/gabion/Cargo.toml",
@@ -190,16 +190,16 @@ mod tests {
 
     #[test]
     fn test_programs_are_found_among_cargos_messages() {
-        let program = TestProgram::of(&artifact(true, json!("/w/target/integration-1")));
+        let program = TestProgram::of(&artifact(true, &json!("/w/target/integration-1")));
         let program = program.expect("a test program");
         assert_eq!(program.name, "gabion integration");
         assert!(program.is_longest());
         assert_eq!(program.directory, Path::new("/w/crates/gabion"));
         assert_eq!(
-            TestProgram::of(&artifact(false, json!("/w/target/gabion"))),
+            TestProgram::of(&artifact(false, &json!("/w/target/gabion"))),
             None
         );
-        assert_eq!(TestProgram::of(&artifact(true, Value::Null)), None);
+        assert_eq!(TestProgram::of(&artifact(true, &Value::Null)), None);
         assert_eq!(
             TestProgram::of(&json!({ "reason": "build-finished" })),
             None

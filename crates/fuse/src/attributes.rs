@@ -7,6 +7,7 @@ use fuser::{FileAttr, FileHandle, FileType, INodeNo};
 use gabion_meta::{
     AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, PutId, WallTime,
 };
+use std::time::Instant;
 
 /// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
@@ -38,20 +39,23 @@ pub(crate) struct Maker {
 }
 
 impl Gateway {
-    /// Returns an inode's attributes for the kernel.
-    pub(crate) fn stat(&self, status: &InodeStatus) -> Stat {
+    /// Returns an inode's attributes for the kernel, by a status that was asked for at this moment.
+    pub(crate) fn stat(&self, status: &InodeStatus, asked: Instant) -> Stat {
         let InodeStatus {
             inode,
             kind,
             attributes,
+            mut size_bytes,
             ..
-        } = status;
-        let mut attributes = *attributes;
+        } = *status;
+        let mut attributes = attributes;
         let mut link_count = status.link_count;
         if let Inode::File(put) = inode
-            && let Some(open) = self.open_files.find(*put)
+            && let Some(open) = self.open_files.find(put)
         {
-            if let Some(written) = open.written() {
+            let (end, written_later) = open.unstored.shown(asked);
+            size_bytes = size_bytes.max(end);
+            if let Some(written) = open.written().max(written_later) {
                 attributes.modified = written;
                 attributes.changed = attributes.changed.max(written);
             }
@@ -59,13 +63,13 @@ impl Gateway {
                 // The name that keeps it is no name for the user.
                 link_count = link_count.saturating_sub(1);
             }
-            open.note_seen(status.size_bytes);
+            open.note_seen(size_bytes);
         }
-        let kind = kind_of(*kind);
+        let kind = kind_of(kind);
         let stored_bytes = self.stored_bytes(status);
         FileAttr {
-            ino: self.numbers.number(*inode),
-            size: status.size_bytes,
+            ino: self.numbers.number(inode),
+            size: size_bytes,
             blocks: stored_bytes.div_ceil(BLOCK_BYTES),
             atime: system_time(attributes.accessed),
             mtime: system_time(attributes.modified),
@@ -107,10 +111,15 @@ impl Gateway {
         status.ok_or(Errno::Stale)
     }
 
-    /// Returns an inode's present attributes for the kernel.
+    /// Returns the present attributes of the inode with a number.
     pub(crate) async fn stat_number(&self, number: INodeNo) -> Result<Stat, Errno> {
-        let status = self.status(self.numbers.inode(number)).await?;
-        Ok(self.stat(&status))
+        self.stat_inode(self.numbers.inode(number)).await
+    }
+
+    /// Returns an inode's present attributes for the kernel.
+    pub(crate) async fn stat_inode(&self, inode: Inode) -> Result<Stat, Errno> {
+        let asked = Instant::now();
+        Ok(self.stat(&self.status(inode).await?, asked))
     }
 
     /// Changes attributes, by an open handle if there is one. The size changes first.
@@ -138,6 +147,9 @@ impl Gateway {
                 Inode::File(put) if change.modified.is_some() => self.open_files.find(put),
                 _ => None,
             };
+            if let Some(open) = &open {
+                self.store_all(open).await;
+            }
             let _telling = match &open {
                 Some(open) => Some(open.tell().await),
                 None => None,

@@ -3,11 +3,14 @@
 use crate::errno::Errno;
 use crate::gateway::Gateway;
 use crate::handles::Handle;
+use crate::open_files::WriteBegin;
+use crate::unstored::RunWriter;
 use bytes::Bytes;
 use fuser::FileHandle;
 use gabion_client::{ClientError, File};
 use gabion_layout::ByteRange;
 use gabion_meta::Inode;
+use std::pin::Pin;
 use std::time::Instant;
 
 /// Attempts to read a file that is truncated during the read.
@@ -18,6 +21,17 @@ pub(crate) mod allocate_modes {
     pub(crate) const KEEP_SIZE: i32 = 0x01;
     pub(crate) const PUNCH_HOLE: i32 = 0x02;
     pub(crate) const ZERO_RANGE: i32 = 0x10;
+}
+
+/// Where the bytes of a write belong, and when its caller expects them to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Destination {
+    /// The end of the file, wherever that is; durable when the write returns.
+    End,
+    /// An offset; durable when the write returns.
+    Through(u64),
+    /// An offset; durable when the file is synced or closed, if the mount has a cache for that.
+    At(u64),
 }
 
 /// The target of `lseek`.
@@ -49,6 +63,7 @@ impl Gateway {
         length: u32,
     ) -> Result<Vec<u8>, Errno> {
         let handle = self.handles.get(handle)?;
+        self.store_all(&handle.shared).await;
         let end = offset.saturating_add(u64::from(length));
         let mut is_checked = false;
         for _ in 0..READ_COUNT {
@@ -91,38 +106,33 @@ impl Gateway {
         Ok(size_bytes)
     }
 
-    /// Writes bytes at an offset, or at the end of the file.
+    /// Writes bytes.
     pub(crate) async fn write(
         &self,
         handle: FileHandle,
         bytes: Bytes,
-        at: Option<u64>,
+        destination: Destination,
     ) -> Result<u32, Errno> {
         self.check_writable()?;
         let handle = self.handles.get(handle)?;
         let length = u32::try_from(bytes.len()).map_err(|_| Errno::Invalid)?;
-        let begin = handle.shared.begin_write();
-        let written = match at {
-            // It grows before it gets the bytes, so the cluster's time is that of the growth.
-            None => handle.file.append(bytes).await.map(|_| false),
-            Some(offset) => {
-                let end = offset.saturating_add(u64::from(length));
-                if handle.file.size_bytes() < end && is_behind_all(&handle.file, offset) {
-                    // One change of the metadata stores the bytes and lets the file grow, unless others have stored some
-                    // there: then it is a write in place.
-                    handle.file.write_timed(offset, bytes).await
-                } else {
-                    let written = handle.file.write_pieces(offset, bytes).await;
-                    written.map(|()| false)
-                }
+        match (destination, &self.cache) {
+            (Destination::At(offset), Some(cache)) => {
+                self.write_later(cache, &handle, (offset, bytes)).await?;
             }
-        };
-        match written {
-            Ok(true) => handle.shared.note_recorded(begin),
-            // After an error, some of it may have been written.
-            Ok(false) | Err(_) => handle.shared.note_written(),
+            (Destination::At(offset) | Destination::Through(offset), _) => {
+                self.store_all(&handle.shared).await;
+                let begin = handle.shared.begin_write();
+                handle.store(offset, bytes, begin).await?;
+            }
+            (Destination::End, _) => {
+                self.store_all(&handle.shared).await;
+                // It grows before it gets the bytes, so the cluster's time is that of the growth.
+                let appended = handle.file.append(bytes).await;
+                handle.shared.note_written();
+                appended?;
+            }
         }
-        written?;
         Ok(length)
     }
 
@@ -136,7 +146,11 @@ impl Gateway {
             return Err(Errno::IsADirectory);
         };
         let by_handle = handle.and_then(|handle| self.handles.get(handle).ok());
-        let known = match (by_handle, self.open_files.find(put)) {
+        let open = self.open_files.find(put);
+        if let Some(open) = &open {
+            self.store_all(open).await;
+        }
+        let known = match (by_handle, &open) {
             (Some(handle), _) => Some(handle.file.clone()),
             (None, Some(shared)) => shared.state.lock().await.file.clone(),
             (None, None) => None,
@@ -145,7 +159,6 @@ impl Gateway {
             Some(file) => file,
             None => self.client.open_inode(put).await?,
         };
-        let open = self.open_files.find(put);
         let open = open.map(|shared| (shared.begin_write(), shared));
         file.truncate(size_bytes).await?;
         if let Some((begin, shared)) = open {
@@ -168,6 +181,7 @@ impl Gateway {
         self.check_writable()?;
         let handle = self.handles.get(handle)?;
         handle.locks.check().await?;
+        self.store_all(&handle.shared).await;
         let end = range.offset.checked_add(range.length);
         let end = end.ok_or(Errno::TooLarge)?;
         let begin = handle.shared.begin_write();
@@ -206,6 +220,7 @@ impl Gateway {
     ) -> Result<i64, Errno> {
         let handle = self.handles.get(handle)?;
         let offset = u64::try_from(offset).map_err(|_| Errno::NoSuchOffset)?;
+        self.store_all(&handle.shared).await;
         let size_bytes = handle.file.refresh_size().await?;
         if offset >= size_bytes {
             return Err(Errno::NoSuchOffset);
@@ -217,6 +232,40 @@ impl Gateway {
         let found = found.ok_or(Errno::NoSuchOffset)?;
         i64::try_from(found).map_err(|_| Errno::TooLarge)
     }
+}
+
+impl RunWriter for Handle {
+    fn store(
+        &self,
+        offset: u64,
+        bytes: Bytes,
+        begin: WriteBegin,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Errno>> + Send + '_>> {
+        Box::pin(store(self, (offset, bytes), begin))
+    }
+}
+
+async fn store(
+    handle: &Handle,
+    (offset, bytes): (u64, Bytes),
+    begin: WriteBegin,
+) -> Result<(), Errno> {
+    let file = &handle.file;
+    let end = offset.saturating_add(bytes.len() as u64);
+    let stored = if file.size_bytes() < end && is_behind_all(file, offset) {
+        // One change of the metadata stores the bytes and lets the file grow, unless others have stored some there: then
+        // it is a write in place.
+        file.write_timed(offset, bytes).await
+    } else {
+        file.write_pieces(offset, bytes).await.map(|()| false)
+    };
+    match stored {
+        Ok(true) => handle.shared.note_recorded(begin),
+        // After an error, some of it may have been written.
+        Ok(false) | Err(_) => handle.shared.note_written(),
+    }
+    stored?;
+    Ok(())
 }
 
 /// Whether no segment with bytes of the file, as far as its size is known, reaches behind an offset.

@@ -6,6 +6,7 @@ use crate::listing::{BEHIND_DOTS, Listing};
 use crate::open_files::HiddenName;
 use fuser::{FileHandle, INodeNo};
 use gabion_meta::{DirectoryEntry, DirectoryId, Inode};
+use std::time::Instant;
 use tokio::sync::Mutex as AsyncMutex;
 
 /// An entry for the kernel.
@@ -43,6 +44,7 @@ impl Gateway {
         }
         let mut count = 0;
         loop {
+            let asked = Instant::now();
             let page = self
                 .client
                 .read_directory(directory, after.as_ref(), listing.page_count);
@@ -55,7 +57,7 @@ impl Gateway {
                 let next = listing.number(behind, &entry);
                 let entry = Entry {
                     offset: next,
-                    stat: self.stat(&entry.status),
+                    stat: self.stat(&entry.status, asked),
                     name: entry.name,
                 };
                 if !add(entry) {
@@ -78,7 +80,7 @@ impl Gateway {
         offset: u64,
         add: &mut impl FnMut(Entry) -> bool,
     ) -> Result<bool, Errno> {
-        let stat = self.stat(&self.status(Inode::Directory(directory)).await?);
+        let stat = self.stat_inode(Inode::Directory(directory)).await?;
         let dots = [(1, "."), (BEHIND_DOTS, "..")];
         for (number, name) in dots.into_iter().filter(|(number, _)| *number > offset) {
             let entry = Entry {

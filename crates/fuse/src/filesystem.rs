@@ -3,7 +3,7 @@
 //! Operations that are not here answer `ENOSYS`: the kernel then does without them.
 
 use crate::attributes::{Maker, Requested};
-use crate::content::Sought;
+use crate::content::{Destination, Sought};
 use crate::directory::Entry;
 use crate::errno::Errno;
 use crate::extended;
@@ -137,7 +137,7 @@ impl Filesystem for Served {
             }
             let file = gateway.make_file((parent, at?), maker).await?;
             let inode = gabion_meta::Inode::File(file.put_id());
-            Ok(gateway.stat(&gateway.status(inode).await?))
+            gateway.stat_inode(inode).await
         };
         self.start_entry("mknod", work, reply);
     }
@@ -281,15 +281,21 @@ impl Filesystem for Served {
         // Pages of a mapping belong at their offset.
         let is_mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let may_append = !is_mapped && flags.0 & open_flags::APPEND != 0;
+        let is_synchronous = open_flags::is_synchronous(flags.0);
         let drops_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let work = async move {
             let open = gateway.handles.get(handle)?;
             if drops_set_id {
                 gateway.drop_set_id(open.shared.put).await?;
             }
-            let appends = may_append && open.appends;
-            let at = (!appends).then_some(offset);
-            gateway.write(handle, bytes, at).await
+            let destination = if may_append && open.appends {
+                Destination::End
+            } else if is_synchronous {
+                Destination::Through(offset)
+            } else {
+                Destination::At(offset)
+            };
+            gateway.write(handle, bytes, destination).await
         };
         self.requests
             .start("write", data.len(), work, |done| match done {

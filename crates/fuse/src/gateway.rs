@@ -6,13 +6,15 @@ use crate::listing::Listing;
 use crate::numbers::Numbers;
 use crate::open_files::OpenFiles;
 use crate::pools::Pools;
+use crate::unstored::CacheMemory;
 use fuser::{FileAttr, INodeNo, Notifier};
 use gabion_client::Client;
-use gabion_meta::{DirectoryId, Inode, RelativePath};
+use gabion_meta::{DirectoryId, Inode, PutId, RelativePath};
 use std::ffi::OsStr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// An inode's attributes for the kernel.
 pub(crate) type Stat = FileAttr;
@@ -39,7 +41,9 @@ pub(crate) struct Gateway {
     /// Tells the kernel to forget attributes. Set as soon as the directory is mounted.
     pub(crate) notifier: OnceLock<Notifier>,
     /// Places of threads in which the kernel forgets pages. Each waits until reads of the pages end.
-    pub(crate) forgetting: Semaphore,
+    pub(crate) forgetting: Arc<Semaphore>,
+    /// Memory for bytes that the cluster gets later; none if each write waits until its bytes are durable.
+    pub(crate) cache: Option<CacheMemory>,
 }
 
 impl Gateway {
@@ -89,6 +93,21 @@ impl Gateway {
             // It fails for an inode that the kernel does not know.
             let _ = notifier.inval_inode(self.numbers.number(inode), NO_BYTES, 0);
         }
+    }
+}
+
+impl Gateway {
+    /// Makes the kernel forget the pages of a file, which waits until reads of them end. None if it is not mounted yet.
+    pub(crate) fn forget_pages_later(&self, put: PutId) -> Option<JoinHandle<()>> {
+        let notifier = self.notifier.get()?.clone();
+        let number = self.numbers.number(Inode::File(put));
+        let places = Arc::clone(&self.forgetting);
+        Some(tokio::spawn(async move {
+            let _place = places.acquire_owned().await.expect("it is never closed");
+            // It fails for an inode that the kernel does not know, of which it has no pages.
+            let forgotten = spawn_blocking(move || notifier.inval_inode(number, 0, 0));
+            let _ = forgotten.await;
+        }))
     }
 }
 

@@ -10,10 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Linux's numbers of flags of `open`.
 pub(crate) mod open_flags {
+    use rustix::fs::OFlags;
+
     pub(crate) const ACCESS: i32 = 0o3;
     pub(crate) const READ_ONLY: i32 = 0;
     pub(crate) const EXCLUSIVE: i32 = 0o200;
     pub(crate) const APPEND: i32 = 0o2000;
+
+    /// Whether the bytes of each write are durable when it returns, or bypass all caches.
+    pub(crate) fn is_synchronous(flags: i32) -> bool {
+        const THROUGH: OFlags = OFlags::DSYNC.union(OFlags::SYNC).union(OFlags::DIRECT);
+        OFlags::from_bits_retain(flags as _).intersects(THROUGH)
+    }
 }
 
 /// The kernel's open files or directories, by the numbers of its handles.
@@ -34,6 +42,8 @@ pub(crate) struct Handle {
     pub(crate) locks: LockHandle,
     /// Owners that have used the handle for range locks and have not closed it since.
     range_owners: Mutex<BTreeSet<u64>>,
+    /// Failures to store bytes of the file that this handle need not report any more.
+    seen_failures: AtomicU64,
 }
 
 impl Handle {
@@ -50,7 +60,18 @@ impl Handle {
             appends,
             locks,
             range_owners: Mutex::default(),
+            seen_failures: AtomicU64::new(shared.unstored.failure_count()),
         }
+    }
+
+    /// The number of failures to store bytes of the file that it need not report any more.
+    pub(crate) fn seen_failures(&self) -> u64 {
+        self.seen_failures.load(Ordering::Acquire)
+    }
+
+    /// It has reported failures up to this number.
+    pub(crate) fn see_failures(&self, count: u64) {
+        self.seen_failures.fetch_max(count, Ordering::AcqRel);
     }
 
     /// An owner uses the handle for a range lock.

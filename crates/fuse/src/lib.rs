@@ -2,8 +2,8 @@
 //!
 //! [`Mount`] mounts a directory of the cluster's namespace and serves it until it is unmounted. `filesystem.rs` takes
 //! the kernel's requests, `requests.rs` runs each as a task within limits; the operations are in `namespace.rs` (names),
-//! `content.rs` (bytes), `locks.rs`, `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and `space.rs`. Nothing is
-//! written back later: a write that returned is durable. docs/mount.md has the semantics and limits.
+//! `content.rs` (bytes), `locks.rs`, `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and `space.rs`. A write
+//! that returned is durable, unless the mount has a cache (`write_back.rs`). docs/mount.md has the semantics and limits.
 //!
 //! `fuser` brings the protocol and the mount; its ways to unmount have faults, so `mount_table.rs` does that.
 
@@ -31,6 +31,8 @@ mod served;
 mod signals;
 mod space;
 mod times;
+mod unstored;
+mod write_back;
 
 pub use mount::{Mount, MountError, MountSettings};
 pub use mount_table::{UnmountError, unmount};

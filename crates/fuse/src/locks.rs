@@ -7,8 +7,7 @@ use crate::lock_request::LockCall;
 use crate::signals::Waiter;
 use fuser::FileHandle;
 use gabion_client::{LockOutcome, LockPatience};
-use gabion_meta::{Inode, LockChange, LockKind, LockMode, LockOwner, LockRange};
-use tokio::task::spawn_blocking;
+use gabion_meta::{LockChange, LockKind, LockMode, LockOwner, LockRange};
 
 /// Linux's numbers of the modes of locks.
 const READ_LOCK: i32 = 0;
@@ -61,6 +60,8 @@ impl Gateway {
     ) -> Result<(), Errno> {
         let open = self.handles.get(call.handle)?;
         let change = call.change(kind)?;
+        // The next process that gets the lock reads what was written under it.
+        self.store_all(&open.shared).await;
         if kind == LockKind::Range && change.mode.is_some() {
             open.note_range_owner(call.owner.0);
         }
@@ -84,16 +85,10 @@ impl Gateway {
     /// Makes the kernel and this mount look again for what others have written before they released the lock.
     async fn forget_bytes(&self, open: &Handle) {
         open.shared.forget_checked();
-        let Some(notifier) = self.notifier.get().cloned() else {
-            return;
-        };
-        let number = self.numbers.number(Inode::File(open.shared.put));
-        let place = self.forgetting.acquire().await;
-        let _place = place.expect("it is never closed");
-        // It waits for pages that are being read, by requests that take other places than this one's. It fails for an
-        // inode that the kernel does not know, of which it has no pages.
-        let forgotten = spawn_blocking(move || notifier.inval_inode(number, 0, 0));
-        let _ = forgotten.await;
+        // It waits for pages that are being read, by requests that take other places than this one's.
+        if let Some(forgetting) = self.forget_pages_later(open.shared.put) {
+            let _ = forgetting.await;
+        }
     }
 
     /// A lock that is in the way of a range lock. The process is told if it is one of this machine.
@@ -135,9 +130,11 @@ impl Gateway {
             return;
         };
         for owner in handle.take_range_owners() {
+            self.store_all(&handle.shared).await;
             release(&handle, LockKind::Range, owner).await;
         }
         if let Some(owner) = flock_owner {
+            self.store_all(&handle.shared).await;
             release(&handle, LockKind::Whole, owner).await;
         }
     }

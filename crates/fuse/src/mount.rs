@@ -10,6 +10,7 @@ use crate::options::{MountOptions, MountSource};
 use crate::pools::Pools;
 use crate::requests::Requests;
 use crate::served::Served;
+use crate::unstored::CacheMemory;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use gabion_client::{Cause, Client, ClientError};
 use gabion_gateway::RequestMetrics;
@@ -32,6 +33,9 @@ const THREAD_COUNT: usize = 2;
 const READ_AHEAD_KIB: &str = "4096";
 /// Maximum wait of the end of a mount for the kernel, and then for requests in flight.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Maximum wait of the end of a mount for bytes that its memory holds.
+const STORE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Threads in which the kernel forgets pages, of the 512 that the run-time has.
 const FORGETTING_COUNT: usize = 64;
@@ -108,7 +112,8 @@ impl Mount {
             listings: Handles::default(),
             pools: Pools::new(pools),
             notifier: OnceLock::new(),
-            forgetting: Semaphore::new(FORGETTING_COUNT),
+            forgetting: Arc::new(Semaphore::new(FORGETTING_COUNT)),
+            cache: options.cache_bytes.map(CacheMemory::new),
         };
         let memory = OwnMemory::open().map_err(|source| MountError::System {
             directory: directory.clone(),
@@ -130,6 +135,10 @@ impl Mount {
                 gateway.client.release_owed_locks().await;
             }
         });
+        if served.gateway.cache.is_some() {
+            let gateway = Arc::clone(&served.gateway);
+            tokio::spawn(async move { gateway.store_old_forever().await });
+        }
         Ok(Self {
             served,
             metrics,
@@ -167,6 +176,12 @@ impl Mount {
         };
         // Processes that have files open on a lazily unmounted file system could write on, behind the end of their locks.
         let drained = self.served.requests.drain(END_LIMIT).await;
+        let stored = self.served.gateway.store_all_files();
+        if timeout(STORE_LIMIT, stored).await.is_err() {
+            tracing::error!(
+                "written bytes that were not synced are lost: the cluster does not answer"
+            );
+        }
         let settled = self.served.gateway.settle_all();
         if timeout(END_LIMIT, settled).await.is_err() {
             tracing::warn!("hidden names of removed files may stay: the cluster does not answer");

@@ -8,12 +8,14 @@ use fuser::{INodeNo, RenameFlags};
 use gabion_client::{Cause, Client, ClientError};
 use gabion_meta::{Existing, Inode, InodeStatus, Kind, PutId, RelativePath};
 use std::path::Path;
+use std::time::Instant;
 
 impl Gateway {
     /// Returns the attributes of the inode with this name.
     pub(crate) async fn look_up(&self, at: RelativePath) -> Result<Stat, Errno> {
+        let asked = Instant::now();
         let status = self.client.inode(at).await?;
-        Ok(self.stat(&status))
+        Ok(self.stat(&status, asked))
     }
 
     /// Makes a directory.

@@ -1,6 +1,7 @@
 //! Open files of a mount: what the handles of one file share.
 
 use crate::times::now;
+use crate::unstored::Unstored;
 use gabion_client::File;
 use gabion_meta::{DirectoryId, PutId, WallTime};
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ pub(crate) struct OpenFile {
     seen_bytes: AtomicU64,
     /// When the size was looked up last.
     checked: Mutex<Option<Instant>>,
+    /// Bytes that the cluster does not have yet.
+    pub(crate) unstored: Unstored,
 }
 
 /// The times of an open file.
@@ -125,6 +128,7 @@ impl OpenFiles {
             is_hidden: AtomicBool::default(),
             seen_bytes: AtomicU64::default(),
             checked: Mutex::default(),
+            unstored: Unstored::default(),
         });
         table.files.insert(put, Arc::downgrade(&open));
         open

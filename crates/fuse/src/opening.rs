@@ -107,10 +107,10 @@ impl Gateway {
         let mut state = shared.state.lock().await;
         state.handle_count += 1;
         shared.note_checked(Instant::now(), file.size_bytes());
-        let status = file.known_status();
+        let (status, asked) = (file.known_status(), Instant::now());
         let opened = self.handle(&shared, &mut state, (file, flags));
         drop(state);
-        Ok((self.stat(&status), opened))
+        Ok((self.stat(&status, asked), opened))
     }
 
     /// Makes an empty file.
@@ -148,6 +148,10 @@ impl Gateway {
     pub(crate) async fn release(&self, handle: FileHandle) -> Result<(), Errno> {
         let handle = self.handles.remove(handle).ok_or(Errno::BadDescriptor)?;
         let shared = Arc::clone(&handle.shared);
+        // A mapping may have written since the last close.
+        if let Err(errno) = self.settle_bytes(&handle).await {
+            tracing::error!(file = %shared.put, error = errno.name(), "written bytes are lost");
+        }
         drop(handle);
         let state = shared.state.lock().await;
         self.end_handle(&shared, state).await

@@ -1,5 +1,7 @@
 //! The words of `mount -o`, and what is mounted.
 
+use crate::unstored::{CACHE_BYTES_MAX, CACHE_BYTES_MIN};
+use gabion_layout::parse_bytes;
 use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
@@ -22,6 +24,8 @@ pub struct MountOptions {
     pub allows_others: bool,
     /// Time for which the kernel may go by attributes and names that it was told.
     pub kept: Duration,
+    /// Memory, in bytes, for what programs write and the cluster gets later; none if each write waits.
+    pub cache_bytes: Option<u64>,
     /// The rights of programs on it.
     pub programs: Programs,
     /// The coordinator's address, for lines of fstab.
@@ -45,7 +49,7 @@ pub struct Programs {
 pub struct OptionError(String);
 
 /// Words that mean something to `mount` or `systemd`, or what holds here anyway.
-const ACCEPTED: [&str; 21] = [
+const ACCEPTED: [&str; 20] = [
     "defaults",
     "auto",
     "noauto",
@@ -54,7 +58,6 @@ const ACCEPTED: [&str; 21] = [
     "nouser",
     "default_permissions",
     "async",
-    "sync",
     "dirsync",
     "nodev",
     "relatime",
@@ -80,6 +83,7 @@ impl Default for MountOptions {
             is_read_only: false,
             allows_others: false,
             kept: Duration::from_secs(1),
+            cache_bytes: None,
             programs: Programs {
                 run: true,
                 set_id: false,
@@ -123,6 +127,8 @@ impl MountOptions {
     fn set(&mut self, word: &str) -> Result<(), OptionError> {
         match word.split_once('=') {
             Some(("attr_timeout", seconds)) => self.kept = kept(seconds)?,
+            Some(("cache", size)) => self.cache_bytes = Some(cache_bytes(size)?),
+            None if word == "sync" => self.cache_bytes = None,
             Some(("coordinator", address)) => self.coordinator = Some(address.to_owned()),
             Some(("tls", directory)) => self.tls = Some(directory.to_owned()),
             None if word == "ro" => self.is_read_only = true,
@@ -139,12 +145,22 @@ impl MountOptions {
             _ => {
                 return Err(OptionError(format!(
                     "there is no mount option '{word}'; use ro, rw, allow_other, exec, noexec, suid, nosuid, \
-                     attr_timeout=SECONDS, coordinator=HOST:PORT, tls=DIR and fstab's own words"
+                     attr_timeout=SECONDS, cache=SIZE, sync, coordinator=HOST:PORT, tls=DIR and fstab's own words"
                 )));
             }
         }
         Ok(())
     }
+}
+
+fn cache_bytes(text: &str) -> Result<u64, OptionError> {
+    let size = parse_bytes(text).ok();
+    size.filter(|size| (CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(size))
+        .ok_or_else(|| {
+            OptionError(format!(
+                "cache is a size from 16MiB to 1GiB, for example cache=64MiB, not '{text}'"
+            ))
+        })
 }
 
 fn kept(text: &str) -> Result<Duration, OptionError> {
@@ -189,10 +205,25 @@ mod tests {
         assert_eq!(named.coordinator.as_deref(), Some("10.0.0.1:7070"));
         let proven = with("tls=/etc/gabion").expect("it is known");
         assert_eq!(proven.tls.as_deref(), Some("/etc/gabion"));
-        for wrong in ["bogus", "attr_timeout=", "attr_timeout=-1", "ro=1", "dev"] {
+        let cached = with("cache=64MiB").expect("it is known");
+        assert_eq!(cached.cache_bytes, Some(64 << 20));
+        assert_eq!(with("cache=64MiB,sync"), Ok(MountOptions::default()));
+        for wrong in [
+            "cache=",
+            "cache=1MiB",
+            "cache=2GiB",
+            "cache",
+            "bogus",
+            "attr_timeout=",
+            "attr_timeout=-1",
+            "ro=1",
+            "dev",
+        ] {
             let error = with(wrong).expect_err(wrong).to_string();
             assert!(
-                error.contains("option") || error.contains("seconds"),
+                ["option", "seconds", "size"]
+                    .iter()
+                    .any(|word| error.contains(word)),
                 "{error}"
             );
         }

@@ -47,8 +47,8 @@ impl Served {
         });
     }
 
-    /// Starts to tell the cluster when a file was written, and then what closes an owner of its locks, if one closes it.
-    /// The bytes are durable since their write returned.
+    /// Starts to make a file's bytes and the time of its last write durable, and then to close an owner of its locks, if
+    /// one closes it.
     pub(crate) fn start_settling(
         &self,
         operation: &'static str,
@@ -58,11 +58,15 @@ impl Served {
         let gateway = self.gateway();
         let work = async move {
             let handle = gateway.handles.get(handle)?;
+            let stored = match owner {
+                Some(_) => gateway.settle_bytes(&handle).await,
+                None => gateway.sync_bytes(&handle).await,
+            };
             let settled = gateway.settle_times(&handle.shared).await;
             if let Some(owner) = owner {
                 gateway.close_owner(&handle, owner).await?;
             }
-            settled
+            stored.and(settled)
         };
         self.start_plain(operation, work, reply);
     }

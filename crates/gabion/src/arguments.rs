@@ -49,11 +49,12 @@ pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand,
 pub(crate) use top::TopOptions;
 
 use crate::logging::LogOptions;
-use crate::output::{Format, parse_bytes};
+use crate::output::Format;
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use gabion_layout::parse_bytes;
 use gabion_planner::update::{self, Descriptor};
 use gabion_testbed::ClusterOptions;
 use gabion_wire::{RateError, parse_rate};

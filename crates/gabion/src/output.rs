@@ -268,30 +268,6 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// Reads a size with a unit: `4KiB`, `1MiB`, `512`, `64M`.
-///
-/// # Errors
-/// A plain sentence.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!(
-            "'{text}' is not a size; write a number of bytes, or a number with a unit from KiB to TiB, such as 4096, \
-            4KiB or 1MiB"
-        )
-    };
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let value: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => return Err(wrong()),
-    };
-    value.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 /// Reads a time in seconds: a number with a unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
     let wrong =
@@ -391,15 +367,5 @@ mod tests {
             shown.lines().all(|line| line.chars().count() <= COLUMNS),
             "{shown}"
         );
-    }
-
-    #[test]
-    fn sizes_are_read() {
-        assert_eq!(parse_bytes("4KiB"), Ok(4096));
-        assert_eq!(parse_bytes("1 MiB"), Ok(1 << 20));
-        assert_eq!(parse_bytes("17"), Ok(17));
-        for text in ["", "MiB", "1.5MiB", "-1", "1XB", "99999999999999T"] {
-            assert!(parse_bytes(text).unwrap_err().contains("such as"), "{text}");
-        }
     }
 }

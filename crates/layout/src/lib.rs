@@ -13,6 +13,7 @@ mod ids;
 mod keeping;
 mod lifecycle;
 mod names;
+mod size;
 mod slices;
 mod stripe;
 mod topology;
@@ -27,6 +28,7 @@ pub use ids::{
 pub use keeping::Keeping;
 pub use lifecycle::{EncodeAfter, Lifecycle, LifecycleParseError, ReplicaPlacement, duration};
 pub use names::any_of;
+pub use size::{SizeError, parse_bytes};
 pub use slices::Slices;
 pub use stripe::{StaleChunk, StripeRecord};
 pub use topology::{NodePlace, Survive, SurviveParseError, Topology, TopologyError};

@@ -124,11 +124,11 @@ async fn images(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
 
 /// Files on a mount against the same commands without one.
 async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
-    let mount = Mount::start(trial).await?;
+    let mount = Mount::start(trial, "mount", &[]).await?;
+    let caching = Mount::start(trial, "caching", &["-o", "cache=64MiB"]).await?;
     let source = trial.path("large");
     std::fs::write(&source, machine::pattern(scale.file_bytes, 5)).context("write a file")?;
-    let (mut writes, mut reads, mut random) =
-        (Rates::default(), Rates::default(), Rates::default());
+    let [mut writes, mut later_writes, mut reads, mut random] = [(); 4].map(|()| Rates::default());
     let mib = scale.file_bytes as f64 / f64::from(1 << 20);
     for round in 0..scale.round_count {
         let name = format!("large-{round}");
@@ -145,6 +145,9 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
         };
         let copied_in_s = copy(&source, &copied, "conv=fsync")?;
         writes.note(mib / copied_in_s, mib / put_s);
+        let copied = caching.path(&format!("later-{round}"));
+        let copied_later_s = copy(&source, &copied, "conv=fsync")?;
+        later_writes.note(mib / copied_later_s, mib / put_s);
         let begun = Instant::now();
         trial.run(&["get", &name, "/dev/null"]).await?;
         let get_s = begun.elapsed().as_secs_f64();
@@ -166,6 +169,11 @@ async fn mounts(trial: &Trial, scale: Scale) -> anyhow::Result<()> {
     }
     writes.print(
         "FUSE, sequential write against put",
+        "MiB/s",
+        GOAL_FUSE_SEQUENTIAL,
+    );
+    later_writes.print(
+        "FUSE with cache=64MiB, sequential write and fsync against put",
         "MiB/s",
         GOAL_FUSE_SEQUENTIAL,
     );
@@ -372,12 +380,14 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    async fn start(trial: &'a Trial) -> anyhow::Result<Self> {
-        let directory = trial.path("mount");
+    /// Mounts it below the trial's directory.
+    async fn start(trial: &'a Trial, name: &str, options: &[&str]) -> anyhow::Result<Self> {
+        let directory = trial.path(name);
         std::fs::create_dir(&directory).context("make a directory")?;
         let mount = Self { trial, directory };
         let at = argument(&mount.directory)?;
-        trial.run(&["mount", "vm", at]).await?;
+        let words = [&["mount", "vm", at], options].concat();
+        trial.run(&words).await?;
         Ok(mount)
     }
 

@@ -1,8 +1,8 @@
 //! Checks of command line words, before any request. The coordinator checks names again, since
 //! other programs send requests too.
 
-use crate::output::parse_bytes;
 use gabion_fuse::{MountSource, OptionError};
+use gabion_layout::parse_bytes;
 use gabion_meta::{Attributes, Limit, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
@@ -215,7 +215,7 @@ pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
 
 /// A limit of bytes, or none.
 pub(super) fn bytes_limit(text: &str) -> Result<Limit, String> {
-    limit(text, parse_bytes)
+    limit(text, |text| Ok(parse_bytes(text)?))
 }
 
 /// A limit of files, or none.

@@ -1,7 +1,7 @@
 //! Arguments for the storage engine of nodes.
 
-use crate::output::parse_bytes;
 use clap::{Args, ValueEnum};
+use gabion_layout::parse_bytes;
 use gabion_server::{ArrayConfig, Engine};
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! Options of the commands on stored files.
 
 use super::checks;
-use crate::output::parse_bytes;
 use clap::Args;
+use gabion_layout::parse_bytes;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 

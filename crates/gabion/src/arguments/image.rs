@@ -1,8 +1,8 @@
 //! Arguments of `gabion image` and `gabion nbd`.
 
 use super::checks;
-use crate::output::parse_bytes;
 use clap::{Args, Subcommand};
+use gabion_layout::parse_bytes;
 use gabion_nbd::ImageName;
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
 //! The arguments of `gabion pool create` and `gabion pool quota`.
 
 use super::schemes::{placement_help, update_help};
-use crate::output::{parse_bytes, parse_seconds};
+use crate::output::parse_seconds;
 use clap::Args;
 use gabion_layout::{
     AppendSpec, EncodeAfter, GroupingRule, ReplicaPlacement, ReserveSpec, Smoothing, Survive,
-    UpdateScheme,
+    UpdateScheme, parse_bytes,
 };
 use gabion_meta::{INLINE_BYTES_MAX, INLINE_BYTES_USUAL, Limit};
 use gabion_planner::update::{self, Descriptor};
@@ -46,7 +46,7 @@ pub(crate) struct PoolOptions {
     pub(crate) update: UpdateScheme,
     /// Size of the largest file whose bytes are kept in the metadata, from 0 for none to 16KiB
     /// [default: 4KiB; 0 with --write]
-    #[arg(long = "inline", value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long = "inline", value_name = "SIZE", value_parser = parse_bytes, allow_negative_numbers = true)]
     pub(crate) inline_bytes: Option<u64>,
     #[command(flatten)]
     pub(crate) reserve: ReserveOptions,

@@ -4,9 +4,10 @@
 use super::connect;
 use crate::arguments::Place;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, parse_bytes, print_json, say, table};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table};
 use gabion_client::Client;
 use gabion_console::view::explain::{Located, Stripeless, locate, update_cost};
+use gabion_layout::parse_bytes;
 use gabion_plan::Cost;
 use gabion_protocol::message::NodeStatus;
 use serde_json::json;

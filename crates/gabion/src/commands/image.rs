@@ -91,16 +91,23 @@ async fn ls(client: &Client, pool: Option<String>, format: Format) -> Result<(),
         let images = images.iter().map(|image| {
             json!({
                 "name": image.name, "bytes": image.size_bytes, "stripes": image.stripe_count,
+                "snapshot": image.is_read_only,
             })
         });
         return print_json(&images.collect::<Vec<_>>());
     }
-    let mut table = table(&["image", "size", "stripes"]);
+    let mut table = table(&["image", "size", "stripes", "kind"]);
     // Names stay unbroken, so that they can be searched and copied.
     table.set_content_arrangement(ContentArrangement::Disabled);
     for image in images {
         let stripes = image.stripe_count.to_string();
-        table.add_row([image.name, bytes(image.size_bytes), stripes]);
+        let kind = if image.is_read_only { "snapshot" } else { "" };
+        table.add_row([
+            image.name,
+            bytes(image.size_bytes),
+            stripes,
+            kind.to_owned(),
+        ]);
     }
     align_numbers(&mut table);
     println!("{table}");
@@ -207,8 +214,11 @@ async fn share(
 }
 
 async fn rm(client: &Client, names: &[ImageName], format: Format) -> Result<(), Failure> {
+    // A name that is wrong removes none of the others.
     for name in names {
         open(client, name).await?;
+    }
+    for name in names {
         client.rm(name.as_str()).await?;
         if format == Format::Text {
             println!("deleted {name}");

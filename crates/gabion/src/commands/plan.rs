@@ -3,9 +3,9 @@
 use super::connect;
 use crate::arguments::{Place, PlanCommand, PlanShowOptions};
 use crate::failure::Failure;
-use crate::output::{Format, parse_bytes, print_json, wrapped_lines};
+use crate::output::{Format, print_json, wrapped_lines};
 use gabion_client::Planned;
-use gabion_layout::{ByteRange, ChunkIndex};
+use gabion_layout::{ByteRange, ChunkIndex, parse_bytes};
 use gabion_planner::repair::Scheme;
 use serde_json::json;
 

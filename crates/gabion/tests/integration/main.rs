@@ -36,6 +36,7 @@ mod metadata_in_database;
 mod metadata_log;
 mod metering;
 mod mount;
+mod mount_cache;
 mod names;
 mod nbd;
 mod node_accept;

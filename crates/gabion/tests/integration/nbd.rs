@@ -67,6 +67,12 @@ fn images_are_created_listed_resized_and_deleted() {
     assert_eq!(read("vm/test"), b"OTHERbytes");
     let listed = names(&["image", "ls", "vm"]);
     assert_eq!(listed, ["vm/disk", "vm/disk@1", "vm/test"]);
+    let kinds = cluster.json(&["image", "ls", "vm"]);
+    let is_snapshot = |index: usize| kinds[index]["snapshot"].as_bool();
+    assert_eq!(
+        [0, 1, 2].map(is_snapshot),
+        [Some(false), Some(true), Some(false)]
+    );
     cluster.run(&["image", "rm", "vm/disk@1", "vm/test"]);
     cluster.run(&["image", "resize", "vm/disk", "--size=20GiB"]);
     let error = fails_on(&cluster, &["image", "resize", "vm/disk", "--size=1GiB"], 2);
@@ -124,7 +130,7 @@ fn wrong_images_get_one_plain_sentence() {
     let cluster = cluster("1GiB");
     for command in [
         &["image", "info", "vm/none"][..],
-        &["image", "rm", "vm/none"],
+        &["image", "rm", "vm/disk", "vm/none"],
         &["image", "snapshot", "vm/none", "vm/other"],
         &["image", "resize", "vm/none", "--size=1GiB"],
         &["nbd", "serve", "--listen=127.0.0.1:0", "vm/none"],
