@@ -29,6 +29,7 @@ mod inline;
 mod lab;
 mod lab_run;
 mod lab_schemes;
+mod large_volume;
 mod large_writes;
 mod lifecycle;
 mod locks;
