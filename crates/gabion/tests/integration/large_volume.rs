@@ -98,6 +98,62 @@ fn are_between(numbers: &[u64], least: &[u64], most: &[u64]) -> bool {
         .all(|(number, (least, most))| (least..=most).contains(&number))
 }
 
+/// The name of a snapshot or clone, and the numbers that its places have at least and at most.
+type Limits = (String, Vec<u64>, Vec<u64>);
+
+/// Changes the volume as a whole while writers overwrite their places: snapshots and a clone, a rename, a truncation. Ends
+/// when all places were written before and after that.
+async fn change_under_writers(
+    cluster: &TestCluster,
+    disk: &File,
+    places: &Arc<Vec<Place>>,
+) -> Vec<Limits> {
+    let ends = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..WRITER_COUNT)
+        .map(|writer| {
+            let state = (disk.clone(), Arc::clone(places), Arc::clone(&ends));
+            tokio::spawn(write(state.0, state.1, writer, state.2))
+        })
+        .collect();
+    // Each place has a number, so that no later comparison is of holes alone.
+    block_in_place(|| {
+        let are_there = || !Place::acknowledged(places).contains(&0);
+        wait_at_most(120, "all places are written", are_there);
+    });
+    let mut limits = Vec::new();
+    for number in 0..SNAPSHOT_COUNT {
+        let least = Place::acknowledged(places);
+        let (kind, name) = if number == 0 {
+            ("clone", "copy")
+        } else {
+            ("snapshot", "kept")
+        };
+        block_in_place(|| {
+            cluster.run(&[kind, "disk", &format!("{name}{number}")]);
+        });
+        limits.push((format!("{name}{number}"), least, Place::begun(places)));
+    }
+    block_in_place(|| {
+        cluster.run(&["mv", "disk", "moved/volume"]);
+        cluster.run(&["truncate", "moved/volume", "--size=512GiB"]);
+        cluster.run(&["truncate", "moved/volume", "--size=1TiB"]);
+    });
+    // The writers go on after all of this.
+    let after = Place::acknowledged(places);
+    block_in_place(|| {
+        let go_on = || {
+            let now = Place::acknowledged(places);
+            now.iter().zip(&after).all(|(now, then)| now > then)
+        };
+        wait_at_most(120, "all places are written again", go_on);
+    });
+    ends.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    limits
+}
+
 /// Bytes of the disk below a directory.
 fn disk_bytes(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
@@ -125,50 +181,8 @@ async fn a_volume_of_a_tebibyte_is_changed_as_a_whole_while_it_is_written() {
         .await
         .unwrap();
 
-    let (places, ends) = (Arc::new(places()), Arc::new(AtomicBool::new(false)));
-    let writers: Vec<_> = (0..WRITER_COUNT)
-        .map(|writer| {
-            let state = (disk.clone(), Arc::clone(&places), Arc::clone(&ends));
-            tokio::spawn(write(state.0, state.1, writer, state.2))
-        })
-        .collect();
-    // Each place has a number, so that no later comparison is of holes alone.
-    block_in_place(|| {
-        let are_there = || !Place::acknowledged(&places).contains(&0);
-        wait_at_most(120, "all places are written", are_there);
-    });
-    let mut limits = Vec::new();
-    for number in 0..SNAPSHOT_COUNT {
-        let least = Place::acknowledged(&places);
-        let (kind, name) = if number == 0 {
-            ("clone", "copy")
-        } else {
-            ("snapshot", "kept")
-        };
-        block_in_place(|| {
-            cluster.run(&[kind, "disk", &format!("{name}{number}")]);
-        });
-        limits.push((format!("{name}{number}"), least, Place::begun(&places)));
-    }
-    block_in_place(|| {
-        cluster.run(&["mv", "disk", "moved/volume"]);
-        cluster.run(&["truncate", "moved/volume", "--size=512GiB"]);
-        cluster.run(&["truncate", "moved/volume", "--size=1TiB"]);
-    });
-    // The writers go on after all of this.
-    let after = Place::acknowledged(&places);
-    block_in_place(|| {
-        let go_on = || {
-            let now = Place::acknowledged(&places);
-            now.iter().zip(&after).all(|(now, then)| now > then)
-        };
-        wait_at_most(120, "all places are written again", go_on);
-    });
-    ends.store(true, Ordering::SeqCst);
-    for writer in writers {
-        writer.await.unwrap();
-    }
-
+    let places = Arc::new(places());
+    let limits = change_under_writers(&cluster, &disk, &places).await;
     let last = numbers(&client, "moved/volume", &places).await;
     assert!(are_between(
         &last,
