@@ -262,11 +262,7 @@ fn t51_finds_fragments_where_there_are_logs() {
     };
     let [fo, fl, pl, plr] = [0, 1, 2, 3].map(row);
     assert_eq!((fo, plr.0, pl.0), ((0.0, 0.0), 0.0, 0.0));
-    assert!(plr.1 <= 1.0, "{plr:?}");
-    let causes = &report.tables[1].rows;
-    let clients: Vec<String> = causes.iter().map(|row| row[0].text()).collect();
-    assert_eq!(clients, ["ten", "one"]);
-    assert_eq!(causes[0][1], report.tables[0].rows[3][3]);
+    assert!(plr.1 < 1.0, "{plr:?}");
     assert!(fl.0 > 15.0 && fl.0 <= 32.0, "{fl:?}");
     for parity in [fl.1, pl.1] {
         assert!(parity > 60.0 && parity <= 128.0, "{parity}");

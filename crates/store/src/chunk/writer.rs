@@ -73,11 +73,12 @@ impl Store {
             parts: BTreeMap::new(),
             written: BTreeMap::new(),
         };
-        let outcome = writer.file().allocate(0, own_bytes);
-        allocated(outcome, "a chunk", &writer.path, own_bytes)?;
-        // A reserve is a hole until its first record.
+        // A reserve is a hole until its first record. The length comes first, so that a disk that allocates the
+        // reserve with its chunk does so by one call.
         let extended = writer.file().set_length(extent.file_bytes(spec.keeping));
         extended.context("extend", &writer.path)?;
+        let outcome = writer.file().allocate(0, own_bytes);
+        allocated(outcome, "a chunk", &writer.path, own_bytes)?;
         Ok(writer)
     }
 }

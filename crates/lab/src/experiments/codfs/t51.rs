@@ -4,7 +4,7 @@
 use super::update_run::{self, Bench, MIB};
 use crate::error::LabError;
 use crate::experiment::tolerance::FRAGMENTS;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, Verdict};
+use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table};
 use crate::plot::Plot;
 use gabion_layout::UpdateScheme;
 
@@ -21,27 +21,6 @@ const THESIS: [(UpdateScheme, [f64; 2]); 4] = [
     (UpdateScheme::Pl, [0.0, 117.66]),
     (UpdateScheme::Plr, [0.0, 0.0]),
 ];
-
-/// The cause of fragments under PLR that are not there if one client stores the segments.
-const SIDE_BY_SIDE: &str = "clients store segments side by side, so the file system allocates space for others between \
-the allocations of a parity chunk and of its reserve; stored by one client, chunks are near the thesis (table of causes)";
-
-/// Fragments of stored chunks after their random updates, of data and of parity chunks.
-fn fragments(bench: &mut Bench) -> Result<[f64; 2], LabError> {
-    bench.update_at_random()?;
-    bench.settle()?;
-    bench.fragments()
-}
-
-/// The table of causes: a parity chunk's fragments under PLR after ten clients, or one, have stored the segments.
-fn causes(by_ten: f64, by_one: f64) -> Table {
-    let title = "Causes: fragments of a parity chunk under PLR, by the number of clients that store the segments";
-    let mut causes = Table::new(title, &["clients", "parity"]);
-    for (clients, parity) in [("ten", by_ten), ("one", by_one)] {
-        causes.row([clients.into(), parity.into()]);
-    }
-    causes
-}
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let (segments, chunk_bytes) = session
@@ -67,15 +46,10 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let all = session.sweep("update schemes", THESIS, |(scheme, _)| {
         let mut bench = Bench::new(session, "rdp(4)", chunk_bytes, scheme, segments)?;
         bench.put()?;
-        fragments(&mut bench)
+        bench.update_at_random()?;
+        bench.settle()?;
+        bench.fragments()
     })?;
-    let reserved = UpdateScheme::Plr;
-    let by_one = session.sweep("stored by one client", [reserved], |scheme| {
-        let mut bench = Bench::new(session, "rdp(4)", chunk_bytes, scheme, segments)?;
-        bench.put_by_one()?;
-        fragments(&mut bench)
-    })?;
-    let by_one = by_one[0][1];
     for ((scheme, [thesis_data, thesis_parity]), &[data, parity]) in THESIS.into_iter().zip(&all) {
         table.row([
             scheme.to_string().into(),
@@ -89,16 +63,11 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
             ("parity", parity, thesis_parity),
         ] {
             let paper = Paper::exactly(thesis).within(&FRAGMENTS);
-            let is_cause = paper.judge(by_one) == Verdict::Near;
-            let mut finding = Finding::beside(format!("{scheme}: {of}"), ours, "", paper);
-            if scheme == reserved && of == "parity" && is_cause {
-                finding = finding.because(SIDE_BY_SIDE);
-            }
+            let finding = Finding::beside(format!("{scheme}: {of}"), ours, "", paper);
             report.findings.push(finding);
         }
     }
-    let by_ten = all.last().map_or(0.0, |&[_, parity]| parity);
-    report.tables.extend([table, causes(by_ten, by_one)]);
+    report.tables.push(table);
     report.notes.push(format!(
         "a data chunk gets {0} records and a parity chunk {1}. Two records form one fragment if they are adjacent in \
         their node's log. In the thesis this holds for one record in 12; it is likelier if fewer chunks share a log",

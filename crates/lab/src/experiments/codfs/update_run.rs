@@ -73,7 +73,6 @@ pub(super) struct Bench {
     /// The same drives under stores that never sync.
     unsynced: Vec<DiskModel>,
     stripe_count: u64,
-    client_count: u64,
     seed: u64,
 }
 
@@ -113,17 +112,8 @@ impl Bench {
             unsynced: vec![model; NODE_COUNT as usize],
             storage,
             stripe_count,
-            client_count: CLIENT_COUNT,
             seed: session.seed,
         })
-    }
-
-    /// Writes all stripes by one client, one after another.
-    pub(super) fn put_by_one(&mut self) -> Result<Phase, LabError> {
-        self.client_count = 1;
-        let put = self.put();
-        self.client_count = CLIENT_COUNT;
-        put
     }
 
     /// Writes all stripes.
@@ -242,7 +232,7 @@ impl Bench {
         };
         let begun = Instant::now();
         let done = std::thread::scope(|scope| {
-            let clients = (0..self.client_count).map(|_| scope.spawn(client));
+            let clients = (0..CLIENT_COUNT).map(|_| scope.spawn(client));
             let clients: Vec<_> = clients.collect();
             let join = |client: std::thread::ScopedJoinHandle<'_, Result<(), LabError>>| {
                 client.join().expect("clients do not panic")
