@@ -31,6 +31,7 @@ pub mod ports;
 pub mod primary;
 mod progress;
 pub mod quorum;
+mod reserves;
 pub mod run;
 pub mod settle;
 mod staging;

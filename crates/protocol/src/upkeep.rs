@@ -1,11 +1,9 @@
 //! A node's upkeep: applies and merges settled records in the background, and manages the reserved space
 //! behind parity chunks.
 //!
-//! [`gabion_planner::reserve`] decides the size of a reserve, and the store resizes it. This file decides
-//! when: a reserve is reviewed at the end of each of its pool's periods, counted from when this process
-//! first saw it. The resulting work is done while no updates arrive, within a budget; and a reserve grows
-//! as soon as writes have stalled. Past periods are kept in memory only: after a restart a reserve keeps
-//! its size for one period.
+//! [`crate::reserves`] decides the size of a reserve, and the store resizes it. This file decides when: the
+//! work of reviews is done while no updates arrive, within a budget; and a reserve grows as soon as writes
+//! have stalled.
 //!
 //! Chunks that were set aside are deleted after a day of this process.
 
@@ -13,11 +11,11 @@ use crate::measure::{Measure, Merging};
 use crate::message::{Damage, NodeUsage, Refusal, ask};
 use crate::participant::{Participant, damage};
 use crate::ports::Ask as _;
+use crate::reserves::Reserves;
 use crate::trash::Trash;
-use gabion_layout::{ChunkId, PoolId, ReserveSpec, StripeId};
-use gabion_planner::reserve::{Agenda, Budget, Policy, Reserve, Task, Usage};
+use gabion_layout::ChunkId;
+use gabion_planner::reserve::{Budget, Task};
 use gabion_store::{ReserveStats, Store, StoreCounts, StoreError};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of records in one round of applying.
 const APPLY_LIMIT_BYTES: u64 = 64 << 20;
@@ -31,14 +29,11 @@ const ASK_DEADLINE_MS: u64 = 2_000;
 /// A node's state between rounds of upkeep.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    reserves: BTreeMap<ChunkId, Watched>,
-    /// The pools of these stripes, and their rules for reserves.
-    specs: BTreeMap<StripeId, (PoolId, ReserveSpec)>,
+    reserves: Reserves,
     /// The space of the store at the last check.
     usage: Option<NodeUsage>,
     /// Since when no round has left the journal without pending records; none when the last one did.
     pending_since_ms: Option<u64>,
-    agenda: Agenda,
     budget: Budget,
     trash: Trash,
     counts: StoreCounts,
@@ -46,26 +41,14 @@ pub(crate) struct Upkeep {
     look_ms: u64,
 }
 
-/// A reserve and its history.
-#[derive(Debug)]
-struct Watched {
-    reserve: Reserve,
-    /// The start of the period.
-    since_ms: u64,
-    /// The stall count at that time.
-    stalls_before: u64,
-}
-
 impl Upkeep {
     /// Upkeep with an empty history. Shrinking and merging reserves may move this many bytes in a second in
     /// which no updates arrive.
     pub(crate) fn new(now_ms: u64, reserve_bytes_per_s: u64) -> Self {
         Self {
-            reserves: BTreeMap::new(),
-            specs: BTreeMap::new(),
+            reserves: Reserves::default(),
             usage: None,
             pending_since_ms: None,
-            agenda: Agenda::default(),
             budget: Budget::new(reserve_bytes_per_s),
             trash: Trash::default(),
             counts: StoreCounts::default(),
@@ -115,7 +98,7 @@ impl Upkeep {
             self.look(participant, now_ms).await?;
         }
         while let Some(task) = is_idle
-            .then(|| self.agenda.take(&mut self.budget))
+            .then(|| self.reserves.take(&mut self.budget))
             .flatten()
         {
             damage.extend(tend(participant, task).await?);
@@ -135,40 +118,17 @@ impl Upkeep {
             Ok((found, store.used_bytes()))
         });
         let (found, used_bytes) = looked.await?;
-        self.reserves.retain(|chunk, _| {
-            let known = found.binary_search_by_key(chunk, |(stats, _)| stats.chunk);
-            known.is_ok()
-        });
+        self.reserves.retain(&found);
         self.learn_specs(participant, &found).await;
         self.usage = Some(self.count(&found, used_bytes + self.trash.bytes()));
-        let mut tasks = Vec::new();
-        let mut next_look_ms = now_ms + LOOK_EVERY_MS;
-        for (stats, chunk_bytes) in &found {
-            let chunk = stats.chunk;
-            let Some((_, spec)) = self.specs.get(&chunk.stripe) else {
-                continue;
-            };
-            let policy = Policy::of(spec, *chunk_bytes);
-            let period_ms = spec.period_s * 1000;
-            let watched = self.reserves.entry(chunk).or_insert(Watched {
-                reserve: Reserve::default(),
-                since_ms: now_ms,
-                stalls_before: stats.stalled_append_count,
-            });
-            let usage = watched.usage(stats);
-            if now_ms >= watched.since_ms + period_ms {
-                let review = watched.reserve.review(&policy, usage);
-                tasks.push(Task { chunk, review });
-                watched.since_ms = now_ms;
-                watched.stalls_before = stats.stalled_append_count;
-            } else if let Some(grown_bytes) = watched.reserve.grow(&policy, usage) {
-                self.agenda.forget(chunk);
-                grow(participant, chunk, grown_bytes).await?;
-            }
-            next_look_ms = next_look_ms.min(watched.since_ms + period_ms);
+        let decided = self.reserves.decide(&found, now_ms);
+        self.look_ms = decided.next_ms.min(now_ms + LOOK_EVERY_MS);
+        let planned = decided.planned;
+        let plans = participant.with_store(move |store| store.plan_reserves(&planned));
+        plans.await?;
+        for (chunk, bytes) in decided.grown {
+            grow(participant, chunk, bytes).await?;
         }
-        self.agenda.add(tasks);
-        self.look_ms = next_look_ms;
         // At last, since a file that cannot be deleted must end nothing else.
         self.tend_trash(participant, now_ms).await
     }
@@ -197,8 +157,8 @@ impl Upkeep {
             ..NodeUsage::default()
         };
         for (stats, _) in found {
-            if let Some((pool, _)) = self.specs.get(&stats.chunk.stripe) {
-                *usage.reserved_bytes.entry(*pool).or_default() += stats.backed_bytes;
+            if let Some(pool) = self.reserves.pool_of(stats.chunk.stripe) {
+                *usage.reserved_bytes.entry(pool).or_default() += stats.backed_bytes;
             }
         }
         usage
@@ -207,37 +167,14 @@ impl Upkeep {
     /// Asks the coordinator for the pools' rules of new reserves. The next check repeats a question without
     /// an answer.
     async fn learn_specs(&mut self, participant: &Participant, found: &[(ReserveStats, u64)]) {
-        let held = found.iter().map(|(stats, _)| stats.chunk.stripe);
-        let held: BTreeSet<StripeId> = held.collect();
-        self.specs.retain(|stripe, _| held.contains(stripe));
-        let unknown = held
-            .into_iter()
-            .filter(|stripe| !self.specs.contains_key(stripe));
-        let unknown: Vec<StripeId> = unknown.take(ASK_STRIPE_COUNT).collect();
+        let unknown = self.reserves.unknown(found, ASK_STRIPE_COUNT);
         if unknown.is_empty() {
             return;
         }
         let request = ask::Reserves(unknown);
         let answer = participant.ports.ask_coordinator(request, ASK_DEADLINE_MS);
         if let Ok(specs) = answer.await {
-            // The limit that depends on the size of chunks holds for the smallest, too.
-            let valid = specs.into_iter().filter(|(_, _, spec)| spec.is_valid(1));
-            self.specs
-                .extend(valid.map(|(stripe, pool, spec)| (stripe, (pool, spec))));
-        }
-    }
-}
-
-impl Watched {
-    /// The reserve's use in its current period.
-    fn usage(&self, stats: &ReserveStats) -> Usage {
-        Usage {
-            reserved_bytes: stats.reserved_bytes,
-            used_bytes: stats.used_bytes,
-            // The counter restarts when the chunk is rebuilt.
-            stall_count: stats
-                .stalled_append_count
-                .saturating_sub(self.stalls_before),
+            self.reserves.learn_specs(specs);
         }
     }
 }

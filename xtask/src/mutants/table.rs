@@ -16,6 +16,7 @@ mod locks;
 mod members;
 mod mounts;
 mod quotas;
+mod reserves;
 mod sizes;
 mod snapshots;
 mod surroundings;
@@ -30,6 +31,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .iter()
         .chain(surroundings::MUTANTS)
         .chain(disks::MUTANTS)
+        .chain(reserves::MUTANTS)
         .chain(clients::MUTANTS)
         .chain(sizes::MUTANTS)
         .chain(snapshots::MUTANTS)

@@ -224,6 +224,7 @@ fn replace(store: &Store, id: ChunkId, keeping: Keeping) -> Result<(), StoreErro
 /// Merges, reserves of other sizes, and removals.
 fn reshape(store: &Store) {
     for id in chunks(store) {
+        ignore(store.plan_reserves(&[(id, 8192)]));
         ignore(store.merge(id));
         ignore(store.shrink(id, 4096, 4096));
         ignore(store.grow(id, 12_288));

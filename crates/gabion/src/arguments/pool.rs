@@ -133,7 +133,8 @@ pub(super) fn parse_grouping(text: &str) -> Result<Grouping, String> {
 #[derive(Args, Debug)]
 pub(crate) struct ReserveOptions {
     #[arg(long = "reserve-bytes", value_name = "SIZE", value_parser = parse_bytes, help = scheme_help(
-        "Reserved space of a parity chunk from its first update on, a whole number of chunks",
+        "Reserved space of a parity chunk from its first update on, until its node has learnt the pool's need; a whole \
+        number of chunks",
         Descriptor::reserves_space, "one chunk"
     ))]
     bytes: Option<u64>,

@@ -395,8 +395,8 @@ fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
         let cost = with_reserves(spec, cost);
         return Some(format!(
-            "{}: a parity chunk reserves {} at its first update; if all parity chunks do, {:.1}% is usable, at {:.1}% \
-            of 3 replicas; reviewed every {} (weight {})",
+            "{}: a parity chunk reserves {} at its first update, until its node has learnt what the pool needs; if all \
+            parity chunks do, {:.1}% is usable, at {:.1}% of 3 replicas; reviewed every {} (weight {})",
             spec.name,
             bytes(initial),
             cost.usable_share * 100.0,

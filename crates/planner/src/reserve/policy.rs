@@ -20,7 +20,7 @@ const NEGLIGIBLE_UTILITY: f64 = 0.01;
 pub struct Growth {
     /// Stalls of one period after which the reserve doubles; at least 1.
     pub after_stalls: u32,
-    /// Maximum size of the reserve, in chunks.
+    /// Maximum size of the reserve, in chunks. A pool's first reserve may be larger than the default.
     pub chunks_max: u32,
 }
 
@@ -33,11 +33,14 @@ impl Default for Growth {
     }
 }
 
-/// The management of a pool's reserves. Sizes of reserves are multiples of the chunk size.
+/// The management of a pool's reserves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
-    /// The unit of reserves: bytes of the parity chunk, in whole pages.
+    /// The unit in which reserves shrink: bytes of the parity chunk, in whole pages.
     pub chunk_bytes: u64,
+    /// The size with which a reserve begins again that was given back: a chunk, or what the pool needs
+    /// ([`Demand::first_bytes`](super::Demand::first_bytes)).
+    pub first_bytes: u64,
     /// The weight of the newest period in the utility.
     pub smoothing: Smoothing,
     /// A utility below this counts as none; 0 is the thesis's rule to the letter.
@@ -56,13 +59,25 @@ impl Policy {
     /// When `chunk_bytes` is 0.
     pub fn of(spec: &ReserveSpec, chunk_bytes: u64) -> Self {
         assert!(chunk_bytes > 0, "chunks have bytes");
+        let chunk_bytes = ReserveSpec::unit_bytes(chunk_bytes);
         Self {
-            chunk_bytes: ReserveSpec::unit_bytes(chunk_bytes),
+            chunk_bytes,
+            first_bytes: chunk_bytes,
             smoothing: spec.smoothing,
             negligible_utility: NEGLIGIBLE_UTILITY,
             merges: true,
-            growth: Some(Growth::default()),
+            growth: Some(Growth {
+                chunks_max: Growth::default().chunks_max.max(spec.initial_chunks),
+                ..Growth::default()
+            }),
         }
+    }
+
+    /// The most that a reserve may grow to: 0 if one chunk is too large.
+    pub(super) fn bytes_max(&self) -> u64 {
+        let allowed = ReserveSpec::BYTES_MAX / self.chunk_bytes;
+        let chunks_max = self.growth.map_or(0, |growth| growth.chunks_max);
+        self.chunk_bytes * allowed.min(u64::from(chunks_max))
     }
 
     /// Algorithm 1 to the letter: no growth, and a last chunk that was ever used stays.
@@ -207,10 +222,8 @@ impl Reserve {
         if new_stalls < u64::from(growth.after_stalls.max(1)) {
             return None;
         }
-        let allowed = ReserveSpec::BYTES_MAX / policy.chunk_bytes;
-        let most = policy.chunk_bytes * allowed.min(u64::from(growth.chunks_max));
         let doubled = usage.reserved_bytes.saturating_mul(2);
-        let grown = doubled.max(policy.chunk_bytes).min(most);
+        let grown = doubled.max(policy.first_bytes).min(policy.bytes_max());
         if grown <= usage.reserved_bytes {
             return None;
         }

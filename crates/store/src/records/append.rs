@@ -3,7 +3,6 @@
 use crate::chunk::apply::ApplySummary;
 use crate::chunk::file::Extent;
 use crate::error::StoreError;
-use crate::index::Chunk;
 use crate::journal::checkpoint::Room;
 use crate::journal::entry::UpdateHead;
 use crate::journal::frame;
@@ -44,10 +43,14 @@ impl Store {
         }
         let mut has_stalled = false;
         let mut place = state.place_of(&head);
-        if place == Place::Merge {
-            has_stalled = state.chunk(record.chunk).is_some_and(Chunk::has_reserve);
+        if matches!(place, Place::Merge | Place::NewReserve) {
+            has_stalled = place == Place::Merge && state.reserve(record.chunk).is_some();
             drop(state);
-            self.shared.merge_first(record, has_stalled)?;
+            if place == Place::Merge {
+                self.shared.merge_first(record, has_stalled)?;
+            } else {
+                self.shared.back_reserve(record.chunk)?;
+            }
             state = self.shared.lock();
             if let Some(held) = self.shared.admit(&mut state, record, &head)? {
                 return Ok(held);
@@ -56,9 +59,9 @@ impl Store {
         }
         let runs = head.runs.clone();
         let frame_bytes = head.frame_bytes();
-        let has_space =
-            |state: &mut State| self.shared.back_reserve(state, record.chunk, frame_bytes);
-        let lsn = if place == Place::Reserve && has_space(&mut state)? {
+        let goes_to_reserve =
+            place == Place::Reserve && self.shared.journal_can_take(&mut state, frame_bytes)?;
+        let lsn = if goes_to_reserve {
             self.shared.append_to_reserve(&mut state, record, head)?
         } else {
             self.shared.append_to_journal(&mut state, record, head)?
@@ -114,7 +117,8 @@ impl Shared {
         let position = self.append(state, &head, &body, Room::Ordinary)?;
         let stripe = state.index.stripe_or_new(record.chunk.stripe);
         stripe.learn(record.stamp.epoch, record.generation, Sequence(0));
-        if state.chunk(record.chunk).is_some_and(Chunk::has_reserve) {
+        if let Some(reserve) = state.reserve_mut(record.chunk) {
+            reserve.note_spilled(head.frame_bytes());
             self.counters.add(|c| &c.spilled_record_count, 1);
         }
         state.remember(Pending { head, position });
@@ -128,14 +132,10 @@ impl Shared {
 enum Place {
     Journal,
     Reserve,
+    /// The reserve once it has its disk space, and the journal while the disk is full.
+    NewReserve,
     /// None until settled records are merged.
     Merge,
-}
-
-impl Chunk {
-    fn has_reserve(&self) -> bool {
-        self.reserve().is_some()
-    }
 }
 
 impl State {
@@ -157,6 +157,8 @@ impl State {
                 let frame_bytes = head.frame_bytes();
                 if !reserve.may_take(frame_bytes) {
                     Place::Journal
+                } else if !reserve.is_backed() {
+                    Place::NewReserve
                 } else if reserve.fits(frame_bytes) {
                     Place::Reserve
                 } else if reserve

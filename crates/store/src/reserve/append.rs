@@ -1,6 +1,7 @@
 //! Appending records to reserves.
 
 use crate::chunk::file::ChunkHeader;
+use crate::chunk::gate::Gate;
 use crate::disk::DiskFile;
 use crate::error::{IoContext, StoreError, allocated};
 use crate::journal::checkpoint::Room;
@@ -9,41 +10,65 @@ use crate::journal::frame;
 use crate::paths::chunk_path;
 use crate::records::lsn::Lsn;
 use crate::records::record::Record;
-use crate::reserve::Reserved;
+use crate::reserve::{Reserve, Reserved};
 use crate::state::State;
 use crate::store::Shared;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 
 impl Shared {
     /// Gives a chunk's reserve its disk space before the first append to it, so that no later one
-    /// fails for lack of it, and ensures that the journal can take a record of `frame_bytes`.
-    /// Returns false if the disk is full.
-    pub(crate) fn back_reserve(
-        &self,
-        state: &mut State,
-        chunk: ChunkId,
-        frame_bytes: u64,
-    ) -> Result<bool, StoreError> {
-        // A record's image, and its copy when it leaves the reserve, are in the journal.
-        let grown = state.grow_segments(frame_bytes);
-        match grown.and_then(|()| self.allocate_whole(state, chunk)) {
-            Err(StoreError::NoSpace { .. }) => Ok(false),
-            backed => self.require(backed).map(|()| true),
+    /// fails for lack of it. On a full disk it stays without.
+    pub(crate) fn back_reserve(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        let gate = self.lock().chunks.gate(chunk);
+        let _changing = gate.begin_change();
+        match self.allocate_whole(&gate, chunk) {
+            Err(StoreError::NoSpace { .. }) => Ok(()),
+            backed => self.require(backed),
         }
     }
 
-    fn allocate_whole(&self, state: &mut State, chunk: ChunkId) -> Result<(), StoreError> {
-        let unbacked = state.reserve_mut(chunk).filter(|r| !r.is_backed);
-        let Some(bytes) = unbacked.map(|reserve| reserve.bytes) else {
-            return Ok(());
+    /// Allocates a reserve in its planned size, and notes that size in the header. If a full disk
+    /// has no room for a larger size, the reserve keeps that of its header.
+    fn allocate_whole(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
+        let (header, old_bytes) = self.reserve_header(chunk)?;
+        let (file, mut bytes) = {
+            let mut state = self.lock();
+            let Some(bytes) = state.reserve(chunk).and_then(Reserve::unbacked_bytes) else {
+                return Ok(());
+            };
+            (state.open_file(chunk)?, bytes)
         };
-        let header = state.header(chunk)?;
-        let file = state.open_file(chunk)?;
-        self.allocate_reserve(&header, &*file, ByteRange::new(0, bytes))?;
-        if let Some(reserve) = state.reserve_mut(chunk) {
+        let allocate = |bytes| self.allocate_reserve(&header, &*file, ByteRange::new(0, bytes));
+        match allocate(bytes) {
+            Err(StoreError::NoSpace { .. }) if bytes > old_bytes => {
+                bytes = old_bytes;
+                allocate(bytes)?;
+            }
+            allocated => allocated?,
+        }
+        if bytes > old_bytes {
+            self.sync_space(chunk, &*file)?;
+        }
+        if bytes != old_bytes {
+            self.set_reserve_bytes(gate, chunk, bytes)?;
+        }
+        if let Some(reserve) = self.lock().reserve_mut(chunk) {
             reserve.is_backed = true;
         }
         Ok(())
+    }
+
+    /// Ensures that the journal can take a record of `frame_bytes` that goes to a reserve: its
+    /// image, and its copy when it leaves the reserve. Returns false if the disk is full.
+    pub(crate) fn journal_can_take(
+        &self,
+        state: &mut State,
+        frame_bytes: u64,
+    ) -> Result<bool, StoreError> {
+        match state.grow_segments(frame_bytes) {
+            Err(StoreError::NoSpace { .. }) => Ok(false),
+            grown => self.require(grown).map(|()| true),
+        }
     }
 
     /// Allocates disk space for a range of a reserve.

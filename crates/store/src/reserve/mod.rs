@@ -46,6 +46,8 @@ pub(crate) struct Reserve {
     /// The position behind its last frame.
     end_lsn: u64,
     bytes: u64,
+    /// The size that it takes with the first record it ever holds, if that is planned.
+    planned_bytes: Option<u64>,
     /// Whether all of it is known to have disk space. A new chunk's reserve has none.
     is_backed: bool,
     /// Whether it is being emptied or resized; appends are refused then.
@@ -59,8 +61,8 @@ pub(crate) struct Reserve {
     appended_bytes: u64,
     /// The number of times it was emptied since the store was opened.
     merge_count: u64,
-    /// Appends that waited for a merge since the store was opened, because the reserve was full or
-    /// had no space left.
+    /// Appends since the store was opened that waited for a merge, because the reserve was full or
+    /// had no space left, or whose record is larger than the reserve.
     stalled_count: u64,
 }
 
@@ -150,6 +152,7 @@ impl Reserve {
             first_lsn,
             end_lsn: first_lsn,
             bytes,
+            planned_bytes: None,
             is_backed: false,
             is_closed: false,
             record_count: 0,
@@ -175,6 +178,23 @@ impl Reserve {
             stalled_count: self.stalled_count,
             ..Self::empty(first_lsn, bytes)
         }
+    }
+
+    /// Whether no record was ever in it: positions begin at 0 and only grow.
+    fn is_new(&self) -> bool {
+        self.end_lsn == 0
+    }
+
+    /// The size that it takes when it gets its disk space; `None` if it has that, or needs none.
+    fn unbacked_bytes(&self) -> Option<u64> {
+        let planned_bytes = self.planned_bytes.filter(|_| self.is_new());
+        let needs_space = !self.is_backed && self.bytes > 0;
+        needs_space.then(|| planned_bytes.unwrap_or(self.bytes))
+    }
+
+    /// Whether it has its disk space.
+    pub(crate) fn is_backed(&self) -> bool {
+        self.is_backed
     }
 
     /// Bytes of it that have disk space.
@@ -224,6 +244,12 @@ impl Reserve {
     /// Whether a record of this size fits, now or once the reserve is empty.
     pub(crate) fn may_take(&self, frame_bytes: u64) -> bool {
         !self.is_closed && frame_bytes <= self.bytes
+    }
+
+    /// Counts an append whose record has gone to the journal, if no merge would have made room for
+    /// it.
+    pub(crate) fn note_spilled(&mut self, frame_bytes: u64) {
+        self.stalled_count += u64::from(self.bytes > 0 && frame_bytes > self.bytes);
     }
 
     /// Counts an append that waited for a merge.

@@ -24,6 +24,8 @@ pub struct ReserveStats {
     pub chunk: ChunkId,
     /// Bytes reserved.
     pub reserved_bytes: u64,
+    /// Whether no record was ever in it.
+    pub is_new: bool,
     /// Bytes of them that have disk space: none before the first record.
     pub backed_bytes: u64,
     /// Bytes of them that hold records.
@@ -38,7 +40,8 @@ pub struct ReserveStats {
     pub appended_bytes: u64,
     /// The number of times it was emptied.
     pub merge_count: u64,
-    /// Appends that waited for a merge because it was full, or had no space left.
+    /// Appends that waited for a merge because it was full, or had no space left, and appends
+    /// whose record is larger than it.
     pub stalled_append_count: u64,
 }
 
@@ -63,6 +66,27 @@ impl Store {
         let state = self.shared.lock();
         let of = |info: &ChunkInfo| state.reserve_stats(info.chunk);
         Ok(chunks.iter().filter_map(of).collect())
+    }
+
+    /// Plans the sizes that the reserves of these chunks take with the first record that they ever
+    /// hold, instead of those in their headers. A reserve of 0 bytes, one that has held a record,
+    /// and a chunk that is not here are left out. Plans end with the process.
+    ///
+    /// # Errors
+    /// [`StoreError::Malformed`] when a size is 0 or above 256 MiB; no plan has changed then.
+    pub fn plan_reserves(&self, planned: &[(ChunkId, u64)]) -> Result<(), StoreError> {
+        let sizes = 1..=RESERVE_BYTES_MAX;
+        if !planned.iter().all(|(_, bytes)| sizes.contains(bytes)) {
+            let reason = "a planned reserve has at least 1 byte and at most 256 MiB";
+            return Err(StoreError::Malformed { reason });
+        }
+        let mut state = self.shared.lock();
+        for &(chunk, bytes) in planned {
+            if let Some(reserve) = state.reserve_mut(chunk) {
+                reserve.planned_bytes = Some(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Shrinks a chunk's reserve to `new_bytes` or a little more: the freed bytes are a multiple of
@@ -127,21 +151,25 @@ impl Store {
         let Some(more_bytes) = new_bytes.checked_sub(old_bytes).filter(|more| *more > 0) else {
             return Ok(());
         };
-        let path = chunk_path(chunk);
         let file = shared.lock().open_file(chunk)?;
         shared.allocate_reserve(&header, &*file, ByteRange::new(old_bytes, more_bytes))?;
-        // The file must have the space, durably, before the header includes it.
-        let synced = shared.sync_chunk(chunk, &*file);
-        shared.require(synced.context("sync", &path))?;
-        shared.counters.add(|c| &c.sync_count, 1);
+        shared.sync_space(chunk, &*file)?;
         let resized = shared.set_reserve_bytes(&gate, chunk, new_bytes);
         resized.map(|_| ())
     }
 }
 
 impl Shared {
+    /// Makes newly allocated space durable, which a file must have before its header includes it.
+    pub(super) fn sync_space(&self, chunk: ChunkId, file: &dyn DiskFile) -> Result<(), StoreError> {
+        let synced = self.sync_chunk(chunk, file);
+        self.require(synced.context("sync", &chunk_path(chunk)))?;
+        self.counters.add(|c| &c.sync_count, 1);
+        Ok(())
+    }
+
     /// A chunk's header and the bytes of its reserve.
-    fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
+    pub(super) fn reserve_header(&self, chunk: ChunkId) -> Result<(ChunkHeader, u64), StoreError> {
         self.check_latch()?;
         let header = self.lock().header(chunk)?;
         let reason = "this chunk has no reserve";
@@ -167,7 +195,7 @@ impl Shared {
     }
 
     /// Writes a header with the new size of the reserve.
-    fn set_reserve_bytes(
+    pub(super) fn set_reserve_bytes(
         &self,
         gate: &Gate,
         chunk: ChunkId,
@@ -193,6 +221,7 @@ impl State {
         Some(ReserveStats {
             chunk,
             reserved_bytes: reserve.bytes,
+            is_new: reserve.is_new(),
             backed_bytes: reserve.backed_bytes(),
             used_bytes: reserve.used_bytes(),
             record_count: reserve.record_count,

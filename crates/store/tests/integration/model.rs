@@ -344,6 +344,9 @@ impl<D: CrashDisk> Model<D> {
         let Some(reserve) = self.store.reserve(id)? else {
             return Ok(());
         };
+        if reserve.is_new && reserve.backed_bytes == 0 && bytes > 8192 {
+            return self.store.plan_reserves(&[(id, bytes)]);
+        }
         if bytes < reserve.reserved_bytes {
             let given_bytes = self.store.shrink(id, bytes, 4096)?;
             assert_eq!(given_bytes, reserve.reserved_bytes - bytes);

@@ -473,8 +473,11 @@ fn on_a_full_disk_records_go_to_the_journal_until_the_reserve_gets_space() {
 
 #[test]
 fn a_crash_while_a_reserve_gets_space_loses_no_acknowledged_record() {
-    for number in 1..12 {
+    for (number, plan) in (1..20).flat_map(|number| [0, 1, 2].map(|plan| (number, plan))) {
         let (disk, store, id, bytes) = prepare();
+        // As in the header, smaller, larger.
+        let planned_bytes = [RESERVE_BYTES, 12 << 10, 64 << 10][plan];
+        store.plan_reserves(&[(id, planned_bytes)]).unwrap();
         disk.power_off_at(disk.counts().operation_count + number);
         let kind = RecordKind::ParityDelta;
         let mut acknowledged = 0;
@@ -497,6 +500,96 @@ fn a_crash_while_a_reserve_gets_space_loses_no_acknowledged_record() {
         update(&store, id, kept + 1);
         check(&store, id, &bytes, kept + 1);
     }
+}
+
+#[test]
+fn a_planned_reserve_takes_its_size_with_its_first_record() {
+    for planned_bytes in [8 << 10, 64 << 10] {
+        let (disk, store, id, bytes) = prepare();
+        store.fence(id.stripe, Epoch(1), Generation(1)).unwrap();
+        store
+            .plan_reserves(&[(id, planned_bytes), (chunk(9, 0), 4096)])
+            .unwrap();
+        let empty_bytes = used_bytes(&disk);
+        assert_eq!(
+            store.reserve(id).unwrap().unwrap().reserved_bytes,
+            RESERVE_BYTES
+        );
+        update(&store, id, 1);
+        assert_eq!(used_bytes(&disk), empty_bytes + planned_bytes);
+        let reserve = store.reserve(id).unwrap().unwrap();
+        let (reserved_bytes, backed_bytes) = (reserve.reserved_bytes, reserve.backed_bytes);
+        assert_eq!(
+            (reserved_bytes, backed_bytes),
+            (planned_bytes, planned_bytes)
+        );
+        // Its size now follows its own use.
+        store.plan_reserves(&[(id, 4096)]).unwrap();
+        store.merge(id).unwrap();
+        for sequence in 2..=9 {
+            update(&store, id, sequence);
+        }
+        let (store, _) = open(&disk.after_crash(1));
+        let reserve = store.reserve(id).unwrap().unwrap();
+        assert_eq!(
+            (reserve.reserved_bytes, reserve.is_new),
+            (planned_bytes, false)
+        );
+        check(&store, id, &bytes, 9);
+    }
+}
+
+#[test]
+fn reserves_without_a_plan_or_with_a_wrong_one_keep_the_size_of_their_header() {
+    let (_, store, id, _) = prepare();
+    for wrong in [0, (256 << 20) + 1] {
+        let refused = store.plan_reserves(&[(id, 4096), (id, wrong)]);
+        assert!(matches!(refused, Err(StoreError::Malformed { .. })));
+    }
+    append_one(&store, id, 1);
+    assert_eq!(
+        store.reserve(id).unwrap().unwrap().backed_bytes,
+        RESERVE_BYTES
+    );
+    store.shrink(id, 0, 4096).unwrap();
+    store.plan_reserves(&[(id, 8192)]).unwrap();
+    update(&store, id, 2);
+    assert_eq!(
+        store.reserve(id).unwrap().unwrap().backed_bytes,
+        0,
+        "in place"
+    );
+}
+
+#[test]
+fn a_disk_without_room_for_a_large_plan_gives_the_size_of_the_header() {
+    let (disk, store, id, _) = prepare();
+    store.fence(id.stripe, Epoch(1), Generation(1)).unwrap();
+    store.plan_reserves(&[(id, 1 << 20)]).unwrap();
+    disk.set_capacity(used_bytes(&disk) + RESERVE_BYTES);
+    append_one(&store, id, 1);
+    let reserve = store.reserve(id).unwrap().unwrap();
+    assert_eq!(
+        (reserve.backed_bytes, reserve.record_count),
+        (RESERVE_BYTES, 1)
+    );
+}
+
+#[test]
+fn a_record_that_is_larger_than_its_reserve_asks_for_growth() {
+    let (_, store, id, _) = prepare();
+    store.plan_reserves(&[(id, 4096)]).unwrap();
+    let kind = RecordKind::ParityDelta;
+    append(&store, id, stamp(1, 1), kind, 0, b"small").unwrap();
+    for sequence in 2..=3 {
+        assert!(
+            !append_one(&store, id, sequence).has_stalled(),
+            "it waits for no merge"
+        );
+    }
+    let reserve = store.reserve(id).unwrap().unwrap();
+    assert_eq!((reserve.record_count, reserve.stalled_append_count), (1, 2));
+    assert_eq!(store.counts().spilled_record_count, 2);
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     report.plots.push(plot(&outcomes));
     report.notes.push(
         "'as nodes do' is the manager of our nodes: a reserve doubles after the second stall of a period, and a rarely \
-        used last chunk is returned; Algorithm 1 of the thesis does neither"
+        used last chunk is returned; Algorithm 1 of the thesis does neither. 'from the first update' also takes a reserve \
+        as our nodes do: with the first update of its segment, of one chunk, or of what other reserves of the pool have \
+        needed"
             .to_owned(),
     );
     Ok(report)

@@ -9,7 +9,7 @@ use crate::experiment::{Report, Scale, Session};
 use crate::trace::RequestKind;
 use crate::workload::{self, Workload};
 use gabion_layout::ReserveSpec;
-use gabion_planner::reserve::{Policy, Reserve, Usage};
+use gabion_planner::reserve::{Demand, Policy, Reserve, Usage};
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
@@ -25,27 +25,47 @@ const FIRST_BYTES: u64 = 16 * MIB;
 /// From one review to the next, in units of 100 ns: reviews are at 00:00 and 12:00.
 const PERIOD_TICKS: u64 = 12 * 3600 * 10_000_000;
 
+/// How a reserve begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// With its segment, and measured first.
+    Measured,
+    /// With its segment, and counted as used until a review.
+    Used,
+    /// With the first update of its segment.
+    FirstUpdate {
+        /// Whether its size is what other reserves have needed, as far as that is learnt.
+        learns: bool,
+    },
+}
+
 /// A way of managing reserves.
 pub(super) struct Strategy {
     pub(super) name: &'static str,
     first_bytes: u64,
     /// None keeps the first size.
     policy: Option<Policy>,
-    /// Whether a new reserve counts as used until a review, or is measured first.
-    begins_used: bool,
+    begins: Begins,
     /// Whether the thesis does not have it.
     is_ours: bool,
 }
 
 impl Strategy {
+    /// The first size that the strategy has learnt, if it learns.
+    fn learnt_bytes(&self, demand: &Demand) -> Option<u64> {
+        let learns = self.begins == Begins::FirstUpdate { learns: true };
+        demand.first_bytes(self.policy.as_ref().filter(|_| learns)?)
+    }
+
     /// The reserve of a new segment.
     fn fresh(&self) -> Held {
         let mut reserve = Reserve::default();
+        let waits = matches!(self.begins, Begins::FirstUpdate { .. });
         let usage = Usage {
-            reserved_bytes: self.first_bytes,
+            reserved_bytes: if waits { 0 } else { self.first_bytes },
             ..Usage::default()
         };
-        if let Some(policy) = self.policy.filter(|_| self.begins_used) {
+        if let Some(policy) = self.policy.filter(|_| self.begins == Begins::Used) {
             let used_bytes = usage.reserved_bytes;
             reserve.review(
                 &policy,
@@ -55,7 +75,12 @@ impl Strategy {
                 },
             );
         }
-        Held { reserve, usage }
+        Held {
+            reserve,
+            usage,
+            waits,
+            period_bytes: 0,
+        }
     }
 }
 
@@ -65,15 +90,23 @@ pub(super) fn strategies() -> Vec<Strategy> {
         name,
         first_bytes: mib * MIB,
         policy: None,
-        begins_used: false,
+        begins: Begins::Measured,
         is_ours: false,
     };
-    let managed = |name, policy, begins_used| Strategy {
+    let managed = |name, policy, begins| Strategy {
         name,
         first_bytes: FIRST_BYTES,
         policy: Some(policy),
-        begins_used,
-        is_ours: begins_used || policy.growth.is_some(),
+        begins,
+        is_ours: begins != Begins::Measured || policy.growth.is_some(),
+    };
+    let on_nodes = |name, learns| Strategy {
+        first_bytes: CHUNK_BYTES,
+        ..managed(
+            name,
+            Policy::of(&ReserveSpec::default(), CHUNK_BYTES),
+            Begins::FirstUpdate { learns },
+        )
     };
     let spec = ReserveSpec::default();
     let thesis = Policy::thesis(&spec, CHUNK_BYTES);
@@ -85,15 +118,17 @@ pub(super) fn strategies() -> Vec<Strategy> {
         fixed("2 MiB", 2),
         fixed("8 MiB", 8),
         fixed("16 MiB", 16),
-        managed("shrink only", shrinks, false),
-        managed("shrink+merge", thesis, false),
-        managed("shrink only, from 1", shrinks, true),
-        managed("shrink+merge, from 1", thesis, true),
+        managed("shrink only", shrinks, Begins::Measured),
+        managed("shrink+merge", thesis, Begins::Measured),
+        managed("shrink only, from 1", shrinks, Begins::Used),
+        managed("shrink+merge, from 1", thesis, Begins::Used),
         managed(
             "as nodes do, with growth",
             Policy::of(&spec, CHUNK_BYTES),
-            false,
+            Begins::Measured,
         ),
+        on_nodes("from the first update, one chunk", false),
+        on_nodes("from the first update, learnt", true),
     ]
 }
 
@@ -146,12 +181,17 @@ impl Outcome {
 struct Held {
     reserve: Reserve,
     usage: Usage,
+    /// Whether it begins with an update that has not come.
+    waits: bool,
+    /// Bytes of the period's deltas.
+    period_bytes: u64,
 }
 
 /// A strategy under way.
 struct Run {
     strategy: Strategy,
     segments: Vec<Held>,
+    demand: Demand,
     period: Period,
     periods: Vec<Period>,
 }
@@ -162,17 +202,32 @@ impl Run {
         while self.segments.len() <= segment {
             self.segments.push(self.strategy.fresh());
         }
-        let Held { reserve, usage } = &mut self.segments[segment];
+        let Held {
+            reserve,
+            usage,
+            waits,
+            period_bytes,
+        } = &mut self.segments[segment];
+        *period_bytes += bytes;
+        if *waits && bytes > 0 {
+            *waits = false;
+            let learnt_bytes = self.strategy.learnt_bytes(&self.demand);
+            usage.reserved_bytes = learnt_bytes.unwrap_or(self.strategy.first_bytes);
+        }
         if usage.used_bytes + bytes > usage.reserved_bytes {
             let is_without = usage.reserved_bytes == 0;
             self.period.in_place += u64::from(is_without);
             self.period.merges += u64::from(!is_without);
             usage.stall_count += 1;
             usage.used_bytes = 0;
-            if let Some(policy) = &self.strategy.policy
-                && let Some(grown) = reserve.grow(policy, *usage)
-            {
-                usage.reserved_bytes = grown;
+            if let Some(policy) = self.strategy.policy {
+                let learnt_bytes = self.strategy.learnt_bytes(&self.demand);
+                let policy = Policy {
+                    first_bytes: learnt_bytes.unwrap_or(policy.first_bytes),
+                    ..policy
+                };
+                let grown = reserve.grow(&policy, *usage);
+                usage.reserved_bytes = grown.unwrap_or(usage.reserved_bytes);
             }
         }
         if usage.used_bytes + bytes <= usage.reserved_bytes {
@@ -183,7 +238,10 @@ impl Run {
     /// Ends a period: reserves are reviewed, and the decisions are carried out at once.
     fn review(&mut self) {
         if let Some(policy) = &self.strategy.policy {
-            for Held { reserve, usage } in &mut self.segments {
+            for held in self.segments.iter_mut().filter(|held| !held.waits) {
+                let Held { reserve, usage, .. } = held;
+                self.demand
+                    .note(policy, std::mem::take(&mut held.period_bytes));
                 let review = reserve.review(policy, *usage);
                 usage.reserved_bytes = review.reserved_bytes;
                 usage.stall_count = 0;
@@ -282,6 +340,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Vec<Outcome>, LabError> {
     let start = |strategy| Run {
         strategy,
         segments: Vec::new(),
+        demand: Demand::default(),
         period: Period::default(),
         periods: Vec::new(),
     };
