@@ -10,6 +10,7 @@
 //! has been told that it has no effect.
 
 use crate::error::MetaError;
+use crate::ids::Change;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::records::{ChangeDone, ChangeOutcome, PutId};
@@ -63,7 +64,7 @@ impl<K: KeyValue> Meta<K> {
     pub(crate) fn change_once(
         &self,
         number: u64,
-        body: impl Fn(&mut dyn WriteTxn) -> Result<(), MetaError>,
+        body: impl Fn(&mut Change<'_>) -> Result<(), MetaError>,
     ) -> Result<(), MetaError> {
         self.change(|txn| {
             if is_done(txn, number)? {

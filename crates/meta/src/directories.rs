@@ -6,12 +6,13 @@
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
 use crate::error::MetaError;
+use crate::ids::{Change, Leased};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{LEVELS_MAX, check_attributes, check_file_name};
 use crate::paths::{DirectoryId, RelativePath};
 use crate::records::{DirectoryRecord, Existing, Inode, PutId};
-use crate::schema::{Counter, DIRECTORIES, NAMES, USER_ATTRIBUTES};
+use crate::schema::{DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {
     /// The path from the root on of a path that begins at a directory. There may be no file at its end.
@@ -280,7 +281,7 @@ fn note_names(txn: &mut dyn WriteTxn, id: DirectoryId, now: WallTime) -> Result<
 /// # Errors
 /// [`MetaError::NotADirectory`]; [`MetaError::IdsExhausted`].
 pub(crate) fn make_parents<'a>(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     path: &'a str,
     new: (NewAttributes, WallTime),
 ) -> Result<(DirectoryId, &'a str), MetaError> {
@@ -299,13 +300,11 @@ pub(crate) fn make_parents<'a>(
 }
 
 fn make(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     (parent, name): (DirectoryId, &str),
     (attributes, now): (NewAttributes, WallTime),
 ) -> Result<DirectoryId, MetaError> {
-    // The root has the first.
-    Counter::NextDirectory.reach(txn, 1)?;
-    let id = DirectoryId(Counter::NextDirectory.take(txn, 1, u64::MAX, "directory")?);
+    let id = DirectoryId(txn.take(Leased::Directory, 1)?);
     link(txn, &(parent, key_of(name)), Inode::Directory(id), now)?;
     let made = DirectoryRecord {
         parent,

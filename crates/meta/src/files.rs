@@ -21,7 +21,8 @@ use crate::paths::{DirectoryId, RelativePath};
 use crate::quotas::uncount_file;
 use crate::records::{Existing, FileRecord, Inode, Listing, PutId, Symlink};
 use crate::schema::{
-    ABSENT_HOLDERS, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REQUESTED_FORMS, USER_ATTRIBUTES, WITHDRAWN,
+    ABSENT_HOLDERS, Counter, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REQUESTED_FORMS, USER_ATTRIBUTES,
+    WITHDRAWN,
 };
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
@@ -297,6 +298,8 @@ impl<K: KeyValue> Meta<K> {
             let present = GARBAGE.get(txn, &stripe)?.is_some();
             if present {
                 GARBAGE.delete(txn, &stripe)?;
+                // Its id is known to have been issued, also without a row.
+                Counter::ReclaimedStripes.reach(txn, stripe.0.saturating_add(1))?;
                 WITHDRAWN.delete(txn, &stripe)?;
                 ABSENT_HOLDERS.delete(txn, &stripe)?;
             }

@@ -7,6 +7,7 @@ use crate::changes_done::{note, note_done, outcome};
 use crate::directories::{absolute, link, make_parents};
 use crate::error::MetaError;
 use crate::files::{file_of, file_row, make_way, put_file};
+use crate::ids::Leased;
 use crate::inline_rows::{bytes_of, present_bytes, set_bytes};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
@@ -15,7 +16,6 @@ use crate::paths::RelativePath;
 use crate::pools::pool;
 use crate::quotas::{check_files, count_file};
 use crate::records::{ChangeOutcome, Existing, FencingToken, FileRecord, Inline, Inode, PutId};
-use crate::schema::Counter;
 use crate::tokens::check_token;
 use gabion_layout::PoolId;
 
@@ -68,7 +68,7 @@ impl<K: KeyValue> Meta<K> {
             if make_way(txn, &name, existing, now)? != Some(pool_id) {
                 check_files(txn, pool_id)?;
             }
-            let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+            let put = PutId(txn.take(Leased::Put, 1)?);
             let attributes = Attributes::new(attributes, now);
             let (directory, last) = make_parents(txn, &name, (attributes.for_parent(), now))?;
             let key = (directory, last.to_owned());

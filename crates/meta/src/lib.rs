@@ -27,6 +27,7 @@ mod generations;
 mod group_commit;
 mod growth;
 mod hard_links;
+mod ids;
 mod inline;
 mod inline_rows;
 mod inodes;

@@ -5,6 +5,7 @@ use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::hard_links::{NAMES_MAX, others, set_others};
+use crate::ids::Leased;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name, check_target};
@@ -12,7 +13,6 @@ use crate::paths::RelativePath;
 use crate::pools::pool;
 use crate::quotas::{check_files, count_file};
 use crate::records::{FileRecord, Inode, PutId, Symlink};
-use crate::schema::Counter;
 use gabion_layout::PoolId;
 
 impl<K: KeyValue> Meta<K> {
@@ -76,7 +76,7 @@ impl<K: KeyValue> Meta<K> {
             check_free(txn, &path)?;
             pool(txn, pool_id)?;
             check_files(txn, pool_id)?;
-            let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+            let put = PutId(txn.take(Leased::Put, 1)?);
             let attributes = Attributes::new(attributes, now);
             let (directory, name) = make_parents(txn, &path, (attributes.for_parent(), now))?;
             let key = (directory, name.to_owned());

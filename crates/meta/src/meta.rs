@@ -4,7 +4,8 @@
 use crate::attributes::WallTime;
 use crate::error::MetaError;
 use crate::generations::abandon_moves;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::ids::{Change, Ids, write_with_ids};
+use crate::kv::{KeyValue, ReadTxn};
 use crate::paths::DirectoryId;
 use crate::records::DirectoryRecord;
 use crate::schema::{CLUSTER, Counter, DIRECTORIES, FORMAT, FORMATS};
@@ -20,6 +21,7 @@ pub struct Meta<K> {
     incarnation: u64,
     /// See [`Meta::change_count`].
     change_count: AtomicU64,
+    pub(crate) ids: Ids,
     wall_clock: WallClock,
 }
 
@@ -40,6 +42,7 @@ impl<K: KeyValue> Meta<K> {
             FORMATS.put(txn, &(), &FORMAT)?;
             let root = DirectoryRecord::root(wall_clock.now());
             DIRECTORIES.put(txn, &DirectoryId::ROOT, &root)?;
+            Counter::LeasedDirectories.reach(txn, DirectoryId::ROOT.0 + 1)?;
             CLUSTER.put(txn, &(), &cluster)
         })?;
         Self::open(store, wall_clock)
@@ -53,20 +56,22 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::OlderFormat`] when another program wrote it, which is checked before any other row is
     /// read.
     pub fn open(store: K, wall_clock: WallClock) -> Result<Self, MetaError> {
-        let (cluster, incarnation, change_count) = store.write(|txn| {
+        let (cluster, incarnation, change_count, ids) = store.write(|txn| {
             check_format(FORMATS.get(txn, &())?)?;
             let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
             let incarnation = Counter::Incarnation.raise(txn, 1)?;
             abandon_moves(txn)?;
             // An opening is no change that nodes could miss, so it does not count as one: the next start would
             // take it for a change of the run before.
-            Ok((cluster, incarnation, Counter::Changes.value(txn)?))
+            let change_count = Counter::Changes.value(txn)?;
+            Ok((cluster, incarnation, change_count, Ids::new(txn)?))
         })?;
         Ok(Self {
             store,
             cluster,
             incarnation,
             change_count: AtomicU64::new(change_count),
+            ids,
             wall_clock,
         })
     }
@@ -95,9 +100,9 @@ impl<K: KeyValue> Meta<K> {
     /// Runs and counts a transaction that changes the metadata.
     pub(crate) fn change<T>(
         &self,
-        body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
+        body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let (done, count) = self.store.write(|txn| {
+        let (done, count) = write_with_ids(&self.store, &self.ids, |txn| {
             let done = body(txn)?;
             Ok((done, Counter::Changes.raise(txn, 1)?))
         })?;

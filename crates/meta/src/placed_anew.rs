@@ -3,12 +3,13 @@
 //! taken for one to the new nodes. The old stripe becomes garbage in the same transaction.
 
 use crate::error::MetaError;
+use crate::ids::Leased;
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::{left_out_max, pool};
 use crate::puts::{check_nodes, left_out, put_record};
 use crate::records::{Placement, PutId};
-use crate::schema::{Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
+use crate::schema::{GARBAGE, PENDING, PLACED_ANEW, PUTS, REPLACEMENTS};
 use crate::stripe_rows::stripe_row;
 use gabion_layout::{NodeId, StripeId, StripeRecord};
 
@@ -48,7 +49,7 @@ impl<K: KeyValue> Meta<K> {
                 nodes: nodes.to_vec(),
             };
             let out = check_nodes(txn, &pool.spec, &[place], left_out_max(&pool))?;
-            let id = Counter::NextStripe.take(txn, 1, u64::MAX, "stripe")?;
+            let id = txn.take(Leased::Stripe, 1)?;
             let new = StripeRecord {
                 id: StripeId(id),
                 nodes: nodes.to_vec(),

@@ -8,6 +8,7 @@ use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
 use crate::files::{check_name, file_row, make_way, put_file};
+use crate::ids::{Change, Leased};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name};
@@ -31,8 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The generation of a stripe that has not changed since it was placed.
 const FIRST: Generation = Generation(1);
 
-/// Later puts that may begin before a commit is forgotten: far more than while its client waits for an answer.
-const REMEMBERED_COUNT: u64 = 1 << 16;
+/// Later ids of puts that may be used before a commit is forgotten: far more than while its client waits for an answer.
+const REMEMBERED_COUNT: u64 = 1 << 20;
 
 /// A put that has begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,7 +153,7 @@ impl<K: KeyValue> Meta<K> {
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             check_bytes(txn, &held, &placements, 0)?;
             let (run, new) = reserve_stripes(txn, &placements, &failed)?;
-            record.runs.push(run);
+            record.runs.extend(run);
             record.step = PUTS.recount(&put, record.step, (1, 0))?;
             record.touched_ms = record.touched_ms.max(now_ms);
             PUTS.put(txn, &put, &record)?;
@@ -165,8 +166,8 @@ impl<K: KeyValue> Meta<K> {
     /// node. After an error the put remains open.
     ///
     /// # Errors
-    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
-    /// more puts have begun; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] and
+    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 1,048,576
+    /// more ids of puts were used; [`MetaError::UnknownPut`]; [`MetaError::FileExists`] and
     /// [`MetaError::FileReplaced`] when another file has the name by now; [`MetaError::PutLost`];
     /// [`MetaError::Quota`] when the pool has all its files by now.
     pub fn commit_put(&self, put: PutId, now_ms: u64) -> Result<FileRecord, MetaError> {
@@ -276,18 +277,18 @@ impl<K: KeyValue> Meta<K> {
 
 /// Creates a put, and its stripes with their pools and new ids.
 pub(crate) fn reserve(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     target: PutTarget,
     placements: &[(PoolId, &Placement)],
     failed: &BTreeSet<NodeId>,
     now_ms: u64,
 ) -> Result<Put, MetaError> {
-    let id = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
     let (run, stripes) = reserve_stripes(txn, placements, failed)?;
+    let id = PutId(txn.take(Leased::Put, 1)?);
     let record = PutRecord {
         id,
         target,
-        runs: vec![run],
+        runs: run.into_iter().collect(),
         step: 0,
         touched_ms: now_ms,
     };
@@ -295,14 +296,17 @@ pub(crate) fn reserve(
     Ok(Put { id, stripes })
 }
 
-/// Creates stripes of an open put with new ids.
+/// Creates stripes of an open put with new ids. Returns the run of these, if there are any.
 fn reserve_stripes(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     placements: &[(PoolId, &Placement)],
     failed: &BTreeSet<NodeId>,
-) -> Result<(StripeRun, Vec<StripeRecord>), MetaError> {
+) -> Result<(Option<StripeRun>, Vec<StripeRecord>), MetaError> {
     let stripe_count = placements.len() as u64;
-    let first = Counter::NextStripe.take(txn, stripe_count, u64::MAX, "stripe")?;
+    if stripe_count == 0 {
+        return Ok((None, Vec::new()));
+    }
+    let first = txn.take(Leased::Stripe, stripe_count)?;
     let stripe = |(id, &(pool, place)): (u64, &(PoolId, &Placement))| StripeRecord {
         id: StripeId(id),
         pool,
@@ -320,7 +324,7 @@ fn reserve_stripes(
         first: StripeId(first),
         count: stripe_count,
     };
-    Ok((run, stripes))
+    Ok((Some(run), stripes))
 }
 
 /// Makes a pending stripe garbage.
@@ -348,18 +352,18 @@ pub(crate) fn check_not_committed(txn: &dyn ReadTxn, put: PutId) -> Result<(), M
 }
 
 /// Refuses a put of which it is not remembered whether it was committed.
-pub(crate) fn check_remembered(txn: &dyn ReadTxn, put: PutId) -> Result<(), MetaError> {
-    if put.0.saturating_add(REMEMBERED_COUNT) < Counter::NextPut.value(txn)? {
+pub(crate) fn check_remembered(txn: &Change<'_>, put: PutId) -> Result<(), MetaError> {
+    if put.0.saturating_add(REMEMBERED_COUNT) < txn.next(Leased::Put) {
         return Err(MetaError::PutForgotten(put));
     }
     Ok(())
 }
 
 /// Ends a committed put, and forgets the oldest remembered ones.
-pub(crate) fn end_committed(txn: &mut dyn WriteTxn, put: PutId) -> Result<(), MetaError> {
+pub(crate) fn end_committed(txn: &mut Change<'_>, put: PutId) -> Result<(), MetaError> {
     PUTS.delete(txn, &put)?;
     COMMITTED.put(txn, &put, &())?;
-    let next = Counter::NextPut.value(txn)?;
+    let next = txn.next(Leased::Put);
     // Two at a time, so that the rows do not accumulate when few puts begin between two commits.
     for (oldest, ()) in COMMITTED.scan(txn, &COMMITTED.all(), 2)? {
         if oldest.0.saturating_add(REMEMBERED_COUNT) < next {

@@ -144,8 +144,8 @@ impl<K: KeyValue> Meta<K> {
     /// The file's identity stays: its [`FileRecord::put`](crate::FileRecord::put) does not change.
     ///
     /// # Errors
-    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 65,536
-    /// more puts have begun, and [`MetaError::PutForgotten`] after that; [`MetaError::UnknownPut`];
+    /// [`MetaError::CommittedBefore`] when a commit with a lost answer is repeated, until 1,048,576
+    /// more ids of puts were used, and [`MetaError::PutForgotten`] after that; [`MetaError::UnknownPut`];
     /// [`MetaError::FileGone`];
     /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;

@@ -35,7 +35,7 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// When the store fails.
     pub fn note_lifetime(&self, lifetime_ms: u64) -> Result<(), MetaError> {
-        self.change(|txn| Counter::LifetimeMs.reach(txn, lifetime_ms))
+        self.change(|txn| Counter::LifetimeMs.reach(txn, lifetime_ms).map(drop))
     }
 
     /// The request for a file, if any.

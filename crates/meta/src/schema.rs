@@ -20,7 +20,7 @@ use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeReco
 use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -155,10 +155,10 @@ pub(crate) enum Counter {
     NextNode = 0,
     /// The id of the next pool.
     NextPool = 1,
-    /// The id of the next put.
-    NextPut = 2,
-    /// The id of the next stripe.
-    NextStripe = 3,
+    /// Ids of puts that were leased: all below this.
+    LeasedPuts = 2,
+    /// Ids of stripes that were leased.
+    LeasedStripes = 3,
     /// Rows of [`STRIPES`].
     StripeCount = 4,
     /// The number of times the cluster has been opened.
@@ -167,27 +167,30 @@ pub(crate) enum Counter {
     LifetimeMs = 6,
     /// Transactions that have changed the metadata.
     Changes = 7,
-    /// The id of the next directory.
-    NextDirectory = 8,
+    /// Ids of directories that were leased. The root has the first.
+    LeasedDirectories = 8,
     /// The number of the next session of locks.
     NextLockSession = 9,
     /// Locks of all sessions.
     LockCount = 10,
+    /// The number above each stripe id that was garbage and reclaimed.
+    ReclaimedStripes = 11,
 }
 
 impl Counter {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::NextNode,
         Self::NextPool,
-        Self::NextPut,
-        Self::NextStripe,
+        Self::LeasedPuts,
+        Self::LeasedStripes,
         Self::StripeCount,
         Self::Incarnation,
         Self::LifetimeMs,
         Self::Changes,
-        Self::NextDirectory,
+        Self::LeasedDirectories,
         Self::NextLockSession,
         Self::LockCount,
+        Self::ReclaimedStripes,
     ];
 
     /// Its value.
@@ -222,12 +225,13 @@ impl Counter {
         self.set(txn, value)
     }
 
-    /// Raises the counter to `value`, unless it is higher.
-    pub(crate) fn reach(self, txn: &mut dyn WriteTxn, value: u64) -> Result<(), MetaError> {
-        if self.value(txn)? < value {
-            self.set(txn, Some(value))?;
+    /// Raises the counter to `value`, unless it is higher. Returns its value.
+    pub(crate) fn reach(self, txn: &mut dyn WriteTxn, value: u64) -> Result<u64, MetaError> {
+        let present = self.value(txn)?;
+        if present < value {
+            return self.set(txn, Some(value));
         }
-        Ok(())
+        Ok(present)
     }
 
     fn set(self, txn: &mut dyn WriteTxn, value: Option<u64>) -> Result<u64, MetaError> {

@@ -7,8 +7,9 @@ use crate::directories::{absolute, check_free, link, make_parents};
 use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};
+use crate::ids::{Change, Leased};
 use crate::inline_rows;
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::{LAYERS_MAX, disown, layers, put_above};
 use crate::map_records::MapRecord;
 use crate::meta::Meta;
@@ -17,7 +18,7 @@ use crate::paths::RelativePath;
 use crate::pools::pool;
 use crate::quotas::{check_files, check_more, count_file};
 use crate::records::{FencingToken, FileRecord, Inode, MapId, PutId};
-use crate::schema::{Counter, MAPS, MERGES, USER_ATTRIBUTES};
+use crate::schema::{MAPS, MERGES, USER_ATTRIBUTES};
 use crate::tokens::exclusive;
 use gabion_layout::StripeId;
 
@@ -66,7 +67,7 @@ impl<K: KeyValue> Meta<K> {
                 let current = present.token;
                 return Err(MetaError::Superseded { current });
             }
-            let put = PutId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+            let put = PutId(txn.take(Leased::Put, 1)?);
             let below = share(txn, &mut file)?;
             let attributes = Attributes {
                 created: now,
@@ -125,7 +126,7 @@ fn check(
 }
 
 /// Makes all stripes of a file shared ones. Returns the map that has them; none if there is no stripe.
-fn share(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Result<Option<MapId>, MetaError> {
+fn share(txn: &mut Change<'_>, file: &mut FileRecord) -> Result<Option<MapId>, MetaError> {
     if rows_from(txn, file.map, 0, 1)?.is_empty() {
         // All of them are shared already, and one more map will be above the one that has them.
         MERGES.delete(txn, &file.map)?;
@@ -133,9 +134,9 @@ fn share(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Result<Option<MapId>,
     }
     let below = file.map;
     disown(txn, below)?;
-    file.map = MapId(Counter::NextPut.take(txn, 1, u64::MAX, "put")?);
+    file.map = MapId(txn.take(Leased::Put, 1)?);
     file.shared_stripe_count = file.stripe_count;
-    file.shared_below = StripeId(Counter::NextStripe.value(txn)?);
+    file.shared_below = StripeId(txn.next(Leased::Stripe));
     let above = MapRecord {
         below,
         file: Some(file.put),

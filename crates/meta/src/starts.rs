@@ -93,13 +93,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Whether a stripe id was ever issued.
-    ///
-    /// # Errors
-    /// When the store fails or a row is corrupt.
-    pub fn was_handed_out(&self, stripe: StripeId) -> Result<bool, MetaError> {
-        let next = self.store.read(|txn| Counter::NextStripe.value(txn))?;
-        Ok(stripe.0 < next)
+    /// Whether a stripe id was ever issued. If it was leased only, no stripe has it.
+    pub fn was_handed_out(&self, stripe: StripeId) -> bool {
+        self.ids.was_issued(stripe.0)
     }
 }
 

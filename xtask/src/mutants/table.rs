@@ -15,6 +15,7 @@ mod inline;
 mod locks;
 mod members;
 mod mounts;
+mod puts;
 mod quotas;
 mod reserves;
 mod sizes;
@@ -38,6 +39,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Mutant> {
         .chain(directories::MUTANTS)
         .chain(exclusive::MUTANTS)
         .chain(locks::MUTANTS)
+        .chain(puts::MUTANTS)
         .chain(quotas::MUTANTS)
         .chain(tickets::MUTANTS)
         .chain(database::MUTANTS)

@@ -137,7 +137,7 @@ fn read_stripe(meta: &Cluster, stripe: StripeId) {
     ignore(meta.former_holders(stripe));
     ignore(meta.absent_holders(stripe));
     ignore(meta.is_withdrawn(stripe));
-    ignore(meta.was_handed_out(stripe));
+    let _ = meta.was_handed_out(stripe);
     let chunk = ChunkId {
         stripe,
         index: ChunkIndex(1),

@@ -1,7 +1,7 @@
 //! The engines of this crate by the model: in memory with failures, on disk with restarts and kills.
 
 use crate::model::{Bed, operations, run};
-use gabion_meta::{MemoryStore, Meta, MetaError, RedbStore};
+use gabion_meta::{MemoryStore, Meta, MetaError, RedbStore, Row};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -30,14 +30,14 @@ impl Bed for MemoryBed {
     ) -> Result<T, MetaError> {
         self.cuts = self.cuts.wrapping_mul(6_364_136_223_846_793_005) + 1;
         let store = meta.store();
-        let before = store.rows();
+        let before = rows_without_leases(store);
         store.fail_after(self.cuts >> 59);
         let result = operation();
         store.heal();
         match result {
             Err(MetaError::Storage { .. }) => {
                 assert!(
-                    store.rows() == before,
+                    rows_without_leases(store) == before,
                     "a failed transaction changed something"
                 );
                 operation()
@@ -45,6 +45,15 @@ impl Bed for MemoryBed {
             other => other,
         }
     }
+}
+
+/// All rows but the counters of leased ids: a block may be leased for a transaction that then fails.
+fn rows_without_leases(store: &MemoryStore) -> Vec<Row> {
+    let mut rows = store.rows();
+    rows.retain(|(key, _)| {
+        ![[2, 2], [2, 3], [2, 8]].contains(&key.as_slice().try_into().unwrap_or([0; 2]))
+    });
+    rows
 }
 
 /// On disk: a kill leaves the file as it is between two commits.

@@ -7,6 +7,7 @@ mod directories;
 mod engines;
 mod exclusive;
 mod fixture;
+mod ids;
 mod inline;
 mod locks;
 mod metadata_log;

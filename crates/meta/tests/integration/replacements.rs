@@ -113,18 +113,20 @@ fn stripes_change_all_at_once_and_the_file_stays_the_same() {
 /// A client that asks late must not take "unknown" for "never".
 #[test]
 fn a_replacement_that_is_forgotten_is_not_called_unknown() {
-    let (meta, pool) = cluster();
+    let (mut meta, pool) = cluster();
     let file = three(&meta, &pool);
     let put = begin(&meta, &file, &take(&meta, &segments(&meta, &file))).unwrap();
     assert!(meta.commit_replacement(put.id).is_ok());
-    let aborted = || {
+    let aborted = |meta: &Meta<MemoryStore>| {
         let name = ("g", Existing::Stays, NewAttributes::FILE);
         let put = meta.begin_put(name, pool.id, 0, &[], 6).unwrap();
         assert_eq!(meta.abort_put(put.id), Ok(true));
         put.id
     };
-    for _ in 0..1 << 16 {
-        let never = aborted();
+    // Each run of the coordinator leases a block of 4,096 ids.
+    for _ in 0..256 {
+        meta = Meta::open(meta.into_store(), WallClock::stopped(WallTime::default())).unwrap();
+        let never = aborted(&meta);
         let asked = meta.commit_replacement(never);
         assert_eq!(asked, Err(MetaError::UnknownPut(never)));
     }

@@ -149,6 +149,21 @@ impl Expected {
         }
     }
 
+    /// Takes over which ids an operation has got. Ids may be left out, but none is below those of earlier operations.
+    pub(crate) fn note_ids(&mut self, answer: &Answer) {
+        let (put, stripes) = match answer {
+            Answer::Put(put) => (Some(put.id), put.stripes.as_slice()),
+            Answer::Stored(put) => (Some(*put), &[][..]),
+            Answer::Stripes(stripes) => (None, stripes.as_slice()),
+            _ => return,
+        };
+        self.put_count = put.map_or(self.put_count, |put| self.put_count.max(put.0));
+        let new = stripes
+            .iter()
+            .find(|stripe| stripe.id.0 >= self.stripe_count);
+        self.stripe_count = new.map_or(self.stripe_count, |new| new.id.0);
+    }
+
     /// Whether the put was open.
     fn abort(&mut self, put: PutId) -> bool {
         let replacement = self.replacements.remove(&put);
@@ -316,7 +331,7 @@ impl Expected {
         let record = PutRecord {
             id,
             target,
-            runs: vec![run],
+            runs: run.into_iter().collect(),
             step: 0,
             touched_ms: world.now_ms,
         };
@@ -328,7 +343,7 @@ impl Expected {
         &mut self,
         placements: &[Placement],
         world: &World,
-    ) -> (StripeRun, Vec<StripeRecord>) {
+    ) -> (Option<StripeRun>, Vec<StripeRecord>) {
         let first = StripeId(self.stripe_count);
         let stripe = |(place, id): (&Placement, u64)| StripeRecord {
             id: StripeId(id),
@@ -349,7 +364,8 @@ impl Expected {
         let stripes: Vec<_> = numbered.map(stripe).collect();
         let count = stripes.len() as u64;
         self.stripe_count += count;
-        (StripeRun { first, count }, stripes)
+        let run = StripeRun { first, count };
+        (Some(run).filter(|run| run.count > 0), stripes)
     }
 
     fn extend(&mut self, extension: &Extension, world: &World) -> Outcome {
@@ -399,7 +415,7 @@ impl Expected {
         }
         record.runs.retain(|run| run.count > 0);
         let (run, new) = self.stripes(placements, world);
-        record.runs.push(run);
+        record.runs.extend(run);
         record.step += 1;
         record.touched_ms = record.touched_ms.max(world.now_ms);
         stripes.extend(new);

@@ -9,7 +9,7 @@ mod operation;
 pub(crate) use bed::Bed;
 use expected::{Expected, kind, stopped_clock};
 use gabion_layout::{Epoch, NodeId, RackId, StripeId, Survive, UpdateScheme};
-use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, PoolSpec};
+use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, NewAttributes, PoolSpec};
 use operation::{Answer, INLINE_BYTES, NODES, World};
 pub(crate) use operation::{Operation, operations};
 use std::collections::BTreeMap;
@@ -33,6 +33,9 @@ pub(crate) fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
             world.restart();
         } else if let Some(action) = world.action(operation, &expected) {
             let answer = bed.perform(&meta, || action.apply(&meta, &world));
+            if let Ok(answer) = &answer {
+                expected.note_ids(answer);
+            }
             let predicted = expected.apply(&action, &world);
             let answer = answer.map_err(|error| kind(&error));
             assert_eq!(answer, predicted.map_err(str::to_owned), "{action:?}");
@@ -44,13 +47,15 @@ pub(crate) fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
     }
 }
 
-/// Nodes and a pool.
+/// Nodes, a pool, and the directory of all files.
 fn furnish<K: KeyValue>(meta: &Meta<K>) -> World {
     for node in 0..NODES {
         let address = format!("node-{node}:7000");
         let id = meta.join(None, RackId(node / 3), &address, 1 << 40, 0);
         assert_eq!(id, Ok(NodeId(node)));
     }
+    let directory = meta.make_directory("file", NewAttributes::DIRECTORY, 0);
+    assert_eq!(directory, Ok(()));
     let spec = PoolSpec {
         name: "main".to_owned(),
         code: "rs(4,2)".to_owned(),

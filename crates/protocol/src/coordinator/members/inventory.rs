@@ -225,7 +225,7 @@ enum Worth {
 fn worth_of<K: KeyValue>(meta: &Meta<K>, node: NodeId, chunk: ChunkId) -> Result<Worth, MetaError> {
     match meta.stripe_status(chunk.stripe)? {
         StripeStatus::Pending => Ok(Worth::Kept),
-        StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe)? => {
+        StripeStatus::Unknown if !meta.was_handed_out(chunk.stripe) => {
             let stripe = chunk.stripe;
             let proof =
                 format!("{node} has a chunk of {stripe}, which the coordinator has not allocated");
