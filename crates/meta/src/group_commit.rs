@@ -1,8 +1,8 @@
-//! Group commit: transactions that are made one after another in memory share the sync that makes them
-//! durable. None is acknowledged before, and what a reader has seen is durable before it is told.
+//! Group commit: transactions that are made one after another in memory are committed together, with one sync. None is
+//! acknowledged before, and neither is one that has seen their changes.
 //!
-//! A transaction gets a number before it is committed in memory. The last of the waiting writers syncs for all of them, or
-//! any writer once the group is full. Transactions that are committed during the sync form the next group.
+//! A transaction gets a number and a group when it is made. The last of the waiting writers commits the group, or any
+//! writer once the group is full. Transactions that are made during the commit form the next group.
 
 use crate::error::MetaError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,33 +14,48 @@ const GROUP_COUNT_MAX: u64 = 64;
 /// The state of a store's groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
-    /// Writers that wait for the engine or use it.
+    /// Writers that wait for their turn or have it.
     waiting_count: AtomicU64,
-    /// The number of the last transaction.
-    numbered: AtomicU64,
     state: Mutex<State>,
-    changed: Condvar,
+    /// Members of the groups with even and with odd numbers wait apart, so the end of a commit wakes its own members, and
+    /// one of the next group.
+    ended: [Condvar; 2],
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// All transactions up to this number are durable.
     durable: u64,
-    is_syncing: bool,
+    /// The last transaction.
+    last: Ticket,
+    /// The group of the next one.
+    group: u64,
+    is_committing: bool,
     /// The first error of a commit. Since then the durable state is unknown.
     failed: Option<MetaError>,
 }
 
-/// A writer that waits for the engine or uses it.
+/// The place of a transaction among others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ticket {
+    /// Its number.
+    pub(crate) number: u64,
+    /// The number of its group.
+    group: u64,
+}
+
+/// A writer that waits for its turn or has it.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a>(&'a GroupCommit);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting_count.fetch_sub(1, Ordering::AcqRel);
-        // One that waits for a larger group may sync now.
-        drop(self.0.lock());
-        self.0.changed.notify_all();
+        if std::thread::panicking() {
+            // It does not wait for its group, which may wait for it.
+            drop(self.0.lock());
+            self.0.ended.iter().for_each(Condvar::notify_all);
+        }
     }
 }
 
@@ -51,74 +66,100 @@ impl GroupCommit {
         Waiting(self)
     }
 
-    /// Writers that wait for the engine or use it.
+    /// Writers that wait for their turn or have it.
     pub(crate) fn waiting_count(&self) -> u64 {
         self.waiting_count.load(Ordering::Acquire)
     }
 
-    /// The number of a transaction that is about to be committed in memory. The caller is the engine's only writer.
-    pub(crate) fn number(&self) -> u64 {
-        self.numbered.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    /// The number of the last transaction: those that a view shows have no later one.
-    pub(crate) fn numbered(&self) -> u64 {
-        self.numbered.load(Ordering::Acquire)
-    }
-
-    /// Notes that all transactions up to this number are durable.
-    pub(crate) fn is_durable(&self, number: u64) {
+    /// Numbers a transaction that has changed rows in memory. The caller has the turn.
+    pub(crate) fn number(&self) -> Ticket {
         let mut state = self.lock();
-        state.durable = state.durable.max(number);
-        drop(state);
-        self.changed.notify_all();
+        state.last = Ticket {
+            number: state.last.number + 1,
+            group: state.group,
+        };
+        state.last
     }
 
-    /// Notes that a commit has failed.
-    pub(crate) fn fail(&self, error: &MetaError) {
-        self.lock().failed.get_or_insert_with(|| error.clone());
-        self.changed.notify_all();
+    /// The last transaction: those whose changes a transaction in its turn has seen are not later.
+    pub(crate) fn last(&self) -> Ticket {
+        self.lock().last
     }
 
-    /// Waits until all transactions up to this number are durable; `sync` makes all earlier ones durable and returns
-    /// how many were numbered by then.
+    /// Ends the present group, and returns its last transaction. The caller has the turn, and is the only one that commits.
+    pub(crate) fn end_group(&self) -> Ticket {
+        let mut state = self.lock();
+        state.group += 1;
+        state.last
+    }
+
+    /// Refuses everything after a commit that has failed.
+    ///
+    /// # Errors
+    /// Its error.
+    pub(crate) fn check(&self) -> Result<(), MetaError> {
+        self.lock().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until this transaction and all earlier ones are durable. `commit` makes those durable that were made
+    /// before, and returns the last of them.
     ///
     /// # Errors
     /// That of any commit that has failed.
     pub(crate) fn wait(
         &self,
-        number: u64,
-        sync: impl Fn() -> Result<u64, MetaError>,
+        ticket: Ticket,
+        commit: impl Fn() -> Result<Ticket, MetaError>,
     ) -> Result<(), MetaError> {
         let mut state = self.lock();
+        // Those that were woken together need not wake another one each.
+        let mut was_woken = false;
         loop {
-            if state.durable >= number {
-                return Ok(());
+            let is_durable = state.durable >= ticket.number;
+            if is_durable || state.failed.is_some() {
+                if !was_woken {
+                    self.wake_one(&state);
+                }
+                return match &state.failed {
+                    Some(error) if !is_durable => Err(error.clone()),
+                    _ => Ok(()),
+                };
             }
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            let is_full = self.numbered() - state.durable >= GROUP_COUNT_MAX;
-            let is_last = self.waiting_count() == 0;
-            if state.is_syncing || !(is_full || is_last) {
-                state = self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+            if state.is_committing || !self.is_due(&state) {
+                let ended = &self.ended[ticket.group as usize % 2];
+                state = ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+                was_woken = true;
                 continue;
             }
-            state.is_syncing = true;
+            was_woken = false;
+            state.is_committing = true;
             drop(state);
-            let synced = sync();
+            let committed = commit();
             state = self.lock();
-            state.is_syncing = false;
-            match synced {
-                Ok(numbered) => state.durable = state.durable.max(numbered),
+            state.is_committing = false;
+            match committed {
+                Ok(last) => {
+                    state.durable = last.number;
+                    self.ended[last.group as usize % 2].notify_all();
+                }
                 Err(error) => {
                     state.failed.get_or_insert(error);
+                    self.ended.iter().for_each(Condvar::notify_all);
                 }
             }
-            self.changed.notify_all();
+        }
+    }
+
+    /// Whether a group is to be committed now.
+    fn is_due(&self, state: &State) -> bool {
+        let count = state.last.number - state.durable;
+        count >= GROUP_COUNT_MAX || count > 0 && self.waiting_count() == 0
+    }
+
+    /// Lets a member of the present group commit it, if that is due.
+    fn wake_one(&self, state: &State) {
+        if !state.is_committing && self.is_due(state) {
+            self.ended[state.last.group as usize % 2].notify_one();
         }
     }
 

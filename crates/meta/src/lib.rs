@@ -49,6 +49,7 @@ mod moves;
 mod names;
 mod node_rows;
 mod nodes;
+mod overlay;
 mod paths;
 mod pending;
 mod phases;

@@ -1,24 +1,27 @@
-//! The embedded engine: one redb file on the coordinator's disk, one writer at a time. Transactions that wait for
-//! each other share a sync (`group_commit.rs`). A store may keep a second copy of its rows in a metadata log
-//! (`metadata_log/`), whose sync comes before its own: so the store is never ahead of the log.
+//! The embedded engine: one redb file on the coordinator's disk. Transactions are made one after another in memory, over
+//! the file's rows, and those that wait together become one transaction of redb (`group_commit.rs`): a row that each of
+//! them changes is written once. Reading transactions see the file only, so all that they see is durable. A store may keep
+//! a second copy of its rows in a metadata log (`metadata_log/`), whose sync comes before its own: so the store is never
+//! ahead of the log.
 
 use crate::error::MetaError;
-use crate::group_commit::GroupCommit;
+use crate::group_commit::{GroupCommit, Ticket};
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use crate::metadata_log::{
     Chain, Change, Due, MetadataLog, Position, Stored, decode_changes, encode_change, read_log,
     write_base,
 };
+use crate::overlay::{self, Changes};
 use redb::{
-    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError, WriteTransaction,
+    Builder, Database, DatabaseError, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
+    StorageError, TableDefinition, TableError,
 };
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("metadata");
 /// One row: numbers and digests of the last change, and of the last one that a log has too.
@@ -41,7 +44,22 @@ const CACHE_BYTES: usize = 256 << 20;
 pub struct RedbStore {
     database: Database,
     group: GroupCommit,
+    /// Held by the writer that has the turn.
+    made: Mutex<Made>,
     log: Option<Mutex<MetadataLog>>,
+}
+
+/// Transactions that were made and are not known to be durable.
+#[derive(Debug, Default)]
+struct Made {
+    /// The changes of the group that is being committed.
+    committing: Arc<Changes>,
+    /// Those of the transactions since.
+    next: Changes,
+    /// The same, one transaction after another, for the log.
+    unlogged: Vec<(Position, Vec<u8>)>,
+    /// The place of the last transaction in the store's history.
+    stored: Stored,
 }
 
 /// What a metadata log has given back.
@@ -84,12 +102,22 @@ impl RedbStore {
             .open(path)
             .map_err(|error| opening(path, error))?;
         keep_private(path)?;
-        let group = GroupCommit::default();
-        let log = None;
+        Self::over(database)
+    }
+
+    fn over(database: Database) -> Result<Self, MetaError> {
+        let txn = database.begin_read().map_err(storage("begin a read"))?;
+        let stored = stored_in(txn.open_table(POSITION))?;
+        drop(txn);
+        let made = Made {
+            stored,
+            ..Made::default()
+        };
         Ok(Self {
             database,
-            group,
-            log,
+            group: GroupCommit::default(),
+            made: Mutex::new(made),
+            log: None,
         })
     }
 
@@ -109,6 +137,7 @@ impl RedbStore {
                 false
             }
         };
+        lock(&self.made).stored = self.stored()?;
         self.log = Some(Mutex::new(log));
         if is_due {
             self.write_base()?;
@@ -172,8 +201,7 @@ impl RedbStore {
         let txn = txn.map_err(storage("begin a read"))?;
         let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
         let stored = stored_in(txn.open_table(POSITION))?;
-        // A base must not be ahead of the store that is left after a loss of power.
-        self.group.wait(self.group.numbered(), || self.sync())?;
+        // All that the view shows is durable: the base is not ahead of the store that is left after a loss of power.
         let view = View { table };
         let page = |behind: &[u8]| view.scan(behind, &[u8::MAX], PAGE);
         let directory = lock(log).directory().to_owned();
@@ -230,47 +258,56 @@ impl RedbStore {
         Ok(())
     }
 
-    /// Makes all transactions durable that were committed before. Returns how many of the group's there were.
-    fn sync(&self) -> Result<u64, MetaError> {
-        let txn = self.database.begin_write();
-        let txn = txn.map_err(storage("begin a write"))?;
-        // No other transaction is being committed.
-        let numbered = self.group.numbered();
-        self.sync_log()?;
-        txn.commit().map_err(storage("commit"))?;
-        Ok(numbered)
-    }
-
-    fn sync_log(&self) -> Result<(), MetaError> {
-        match &self.log {
-            Some(log) => Ok(lock(log).sync()?),
-            None => Ok(()),
-        }
-    }
-
-    /// Gives a transaction with these changes its place in the store's history, and adds it to the log.
-    fn place(&self, txn: &WriteTransaction, changes: &[u8]) -> Result<(), MetaError> {
-        let mut table = txn
-            .open_table(POSITION)
-            .map_err(storage("open its table"))?;
-        let before = stored_of(&table)?;
-        let at = before.at.after(changes);
-        let logged = if self.log.is_some() {
-            at
-        } else {
-            before.logged
-        };
-        put_stored(&mut table, Stored { at, logged })?;
+    /// Makes all transactions durable that were made before. Returns the last of them.
+    fn commit(&self) -> Result<Ticket, MetaError> {
+        let mut made = lock(&self.made);
+        let last = self.group.end_group();
+        made.committing = Arc::new(std::mem::take(&mut made.next));
+        let changes = Arc::clone(&made.committing);
+        let unlogged = std::mem::take(&mut made.unlogged);
+        let mut stored = made.stored;
+        drop(made);
         if let Some(log) = &self.log {
-            lock(log).append(at, changes)?;
+            let mut log = lock(log);
+            for (at, changes) in &unlogged {
+                log.append(*at, changes)?;
+            }
+            log.sync()?;
+            stored.logged = stored.at;
         }
-        Ok(())
+        let rows = changes
+            .iter()
+            .map(|(key, value)| (&**key, value.as_deref()));
+        change_rows(&self.database, rows, Some(stored), NOW)?;
+        lock(&self.made).committing = Arc::default();
+        Ok(last)
+    }
+
+    /// Makes the changes of a transaction the last ones.
+    fn add(&self, made: &mut Made, changes: Changes) -> Ticket {
+        let mut encoded = Vec::new();
+        for (key, value) in &changes {
+            encode_change(&mut encoded, key, value.as_deref());
+        }
+        made.stored.at = made.stored.at.after(&encoded);
+        if self.log.is_some() {
+            made.unlogged.push((made.stored.at, encoded));
+        }
+        made.next.extend(changes);
+        self.group.number()
+    }
+
+    fn rows(&self) -> Result<FileRows, MetaError> {
+        let txn = self.database.begin_read();
+        let txn = txn.map_err(storage("begin a read"))?;
+        let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
+        Ok(View { table })
     }
 }
 
-fn lock(log: &Mutex<MetadataLog>) -> MutexGuard<'_, MetadataLog> {
-    // It refuses everything after an error of its files.
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A log refuses everything after an error of its files. A transaction that panics has changed nothing.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The places in a table that may not be there yet.
@@ -432,17 +469,7 @@ impl KeyValue for RedbStore {
         &self,
         body: impl FnOnce(&dyn ReadTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let txn = self
-            .database
-            .begin_read()
-            .map_err(storage("begin a read"))?;
-        // The view's rows may be in memory only. The caller tells others, so they have to be durable.
-        let seen = self.group.numbered();
-        let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
-        let result = body(&View { table });
-        drop(txn);
-        self.group.wait(seen, || self.sync())?;
-        result
+        body(&self.rows()?)
     }
 
     fn write<T>(
@@ -450,53 +477,52 @@ impl KeyValue for RedbStore {
         body: impl Fn(&mut dyn WriteTxn) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         let waiting = self.group.enter();
-        let mut txn = self
-            .database
-            .begin_write()
-            .map_err(storage("begin a write"))?;
-        let table = txn.open_table(ROWS).map_err(storage("open its table"))?;
-        let mut writer = Writer {
-            view: View { table },
-            changes: Vec::new(),
-        };
-        let result = body(&mut writer);
-        let changes = std::mem::take(&mut writer.changes);
-        drop(writer);
-        if result.is_err() || changes.is_empty() {
-            // An empty transaction need not wait for the disk, but what it has seen has to be there.
-            let seen = self.group.numbered();
-            txn.abort().map_err(storage("abort"))?;
-            drop(waiting);
-            self.group.wait(seen, || self.sync())?;
-            return result;
-        }
-        let is_alone = self.group.waiting_count() == 1;
-        let committed = self.place(&txn, &changes).and_then(|()| {
-            let number = if is_alone {
-                self.sync_log()?;
-                self.group.numbered()
-            } else {
-                txn.set_durability(Durability::None)
-                    .map_err(storage("prepare a commit"))?;
-                self.group.number()
+        let mut made = lock(&self.made);
+        let run = self.group.check().and_then(|()| self.rows());
+        let run = run.and_then(|rows| {
+            let mut writer = Writer {
+                changes: Changes::new(),
+                made: &made,
+                rows,
             };
-            txn.commit().map_err(storage("commit"))?;
-            Ok(number)
+            Ok((body(&mut writer)?, writer.changes))
         });
-        // After a failure the log may have a transaction that the store lacks.
-        let number = committed.inspect_err(|error| self.group.fail(error))?;
+        let (result, ticket) = match run {
+            Ok((value, changes)) if !changes.is_empty() => {
+                (Ok(value), self.add(&mut made, changes))
+            }
+            // What it has seen has to be durable.
+            run => (run.map(|(value, _)| value), self.group.last()),
+        };
+        drop(made);
         drop(waiting);
-        if is_alone {
-            self.group.is_durable(number);
-        }
-        self.group.wait(number, || self.sync())?;
+        self.group.wait(ticket, || self.commit())?;
         result
     }
 }
 
-/// A transaction's view through a table of redb, for reading or for writing.
+/// The file's rows as of one moment.
+type FileRows = View<ReadOnlyTable<&'static [u8], &'static [u8]>>;
+
+/// A view of the file's rows.
 struct View<T> {
     table: T,
+}
+
+impl<T: ReadableTable<&'static [u8], &'static [u8]>> View<T> {
+    /// The rows with `start <= key < end`, from both ends.
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+    ) -> Result<impl DoubleEndedIterator<Item = Result<Row, MetaError>>, MetaError> {
+        let range = self.table.range::<&[u8]>(start..end);
+        let rows = range.map_err(storage("scan rows"))?;
+        Ok(rows.map(|row| {
+            let (key, value) = row.map_err(storage("scan rows"))?;
+            Ok((key.value().to_vec(), value.value().to_vec()))
+        }))
+    }
 }
 
 impl<T: ReadableTable<&'static [u8], &'static [u8]>> ReadTxn for View<T> {
@@ -509,58 +535,63 @@ impl<T: ReadableTable<&'static [u8], &'static [u8]>> ReadTxn for View<T> {
         if start >= end {
             return Ok(Vec::new());
         }
-        let range = self.table.range::<&[u8]>(start..end);
-        let mut rows = Vec::new();
-        for row in range.map_err(storage("scan rows"))?.take(limit) {
-            let (key, value) = row.map_err(storage("scan rows"))?;
-            rows.push((key.value().to_vec(), value.value().to_vec()));
-        }
-        Ok(rows)
+        self.range(start, end)?.take(limit).collect()
     }
 
     fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
         if start >= end {
             return Ok(None);
         }
-        let range = self.table.range::<&[u8]>(start..end);
-        let last = range.map_err(storage("find a row"))?.next_back();
-        let last = last.transpose().map_err(storage("find a row"))?;
-        Ok(last.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())))
+        self.range(start, end)?.next_back().transpose()
     }
 }
 
-/// A write transaction, and its changes as a log has them.
-struct Writer<'txn> {
-    view: View<redb::Table<'txn, &'static [u8], &'static [u8]>>,
-    changes: Vec<u8>,
+/// A write transaction: its changes, over those that were made before, over the file's rows.
+struct Writer<'m> {
+    changes: Changes,
+    made: &'m Made,
+    rows: FileRows,
+}
+
+impl Writer<'_> {
+    fn layers(&self) -> impl Iterator<Item = &Changes> {
+        [&self.changes, &self.made.next, &*self.made.committing].into_iter()
+    }
 }
 
 impl ReadTxn for Writer<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MetaError> {
-        self.view.get(key)
+        match self.layers().find_map(|layer| layer.get(key)) {
+            Some(change) => Ok(change.clone()),
+            None => self.rows.get(key),
+        }
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError> {
-        self.view.scan(start, end, limit)
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows.range(start, end)?;
+        overlay::scan(self.layers(), rows, (start, end), limit)
     }
 
     fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
-        self.view.last(start, end)
+        if start >= end {
+            return Ok(None);
+        }
+        let rows = self.rows.range(start, end)?.rev();
+        overlay::last(self.layers(), rows, (start, end))
     }
 }
 
 impl WriteTxn for Writer<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError> {
-        encode_change(&mut self.changes, key, Some(value));
-        let table = &mut self.view.table;
-        table.insert(key, value).map_err(storage("write a row"))?;
+        self.changes.insert(key.to_vec(), Some(value.to_vec()));
         Ok(())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {
-        encode_change(&mut self.changes, key, None);
-        let table = &mut self.view.table;
-        table.remove(key).map_err(storage("remove a row"))?;
+        self.changes.insert(key.to_vec(), None);
         Ok(())
     }
 }
@@ -616,14 +647,7 @@ mod tests {
         }
 
         fn open(&self) -> RedbStore {
-            let database = builder().create_with_backend(self.clone()).unwrap();
-            let group = GroupCommit::default();
-            let log = None;
-            RedbStore {
-                database,
-                group,
-                log,
-            }
+            RedbStore::over(builder().create_with_backend(self.clone()).unwrap()).unwrap()
         }
     }
 
@@ -727,7 +751,7 @@ mod tests {
             for writer in 0..COUNT {
                 scope.spawn(move || put(store, &[writer], b"value"));
             }
-            while store.group.waiting_count() < u64::from(COUNT) + 1 {
+            while store.group.last().number < u64::from(COUNT) + 1 {
                 thread::yield_now();
             }
             disk.shut(false);
@@ -741,7 +765,65 @@ mod tests {
     }
 
     #[test]
+    fn transactions_see_changes_that_are_being_committed_and_readers_only_durable_ones() {
+        let disk = Disk::default();
+        let store = first_row(&disk);
+        put(&store, b"count", &[0]);
+        let count = || {
+            let raise = |txn: &mut dyn WriteTxn| {
+                let present = txn.get(b"count")?.map_or(0, |value| value[0]);
+                txn.put(b"count", &[present + 1])
+            };
+            store.write(raise).unwrap();
+        };
+        let seen = || rows(&store)[0].1[0];
+        disk.shut(true);
+        thread::scope(|scope| {
+            scope.spawn(count);
+            disk.until_sync_waits();
+            for _ in 0..2 {
+                scope.spawn(count);
+            }
+            while store.group.last().number < 4 {
+                thread::yield_now();
+            }
+            assert_eq!(seen(), 0, "nothing is durable yet");
+            disk.shut(false);
+        });
+        assert_eq!(seen(), 3);
+    }
+
+    #[test]
+    fn a_refusal_waits_for_the_changes_that_it_has_seen() {
+        let disk = Disk::default();
+        let store = first_row(&disk);
+        let refused_count = AtomicU64::new(0);
+        let refuse = |txn: &mut dyn WriteTxn| {
+            assert!(txn.get(b"a")?.is_some(), "it sees the change");
+            refused_count.fetch_add(1, Ordering::Relaxed);
+            Err::<(), _>(MetaError::NoCluster)
+        };
+        disk.shut(true);
+        thread::scope(|scope| {
+            let store = &store;
+            scope.spawn(move || put(store, b"a", b"1"));
+            disk.until_sync_waits();
+            let refused = scope.spawn(|| store.write(refuse));
+            while refused_count.load(Ordering::Relaxed) == 0 || store.group.waiting_count() > 0 {
+                thread::yield_now();
+            }
+            for _ in 0..20 {
+                thread::yield_now();
+                assert!(!refused.is_finished(), "the change is not durable yet");
+            }
+            disk.shut(false);
+            assert_eq!(refused.join().unwrap(), Err(MetaError::NoCluster));
+        });
+    }
+
+    #[test]
     fn a_transaction_that_fails_changes_nothing_of_its_group() {
+        let failed_count = AtomicU64::new(0);
         let disk = Disk::default();
         let store = first_row(&disk);
         disk.shut(true);
@@ -752,14 +834,16 @@ mod tests {
             for key in [b"b", b"c"] {
                 scope.spawn(move || put(store, key, b"2"));
             }
+            let failed_count = &failed_count;
             let failing = scope.spawn(move || {
                 store.write(|txn| {
                     txn.put(b"a", b"3")?;
                     txn.delete(b"b")?;
+                    failed_count.fetch_add(1, Ordering::Relaxed);
                     Err::<(), _>(MetaError::NoCluster)
                 })
             });
-            while store.group.waiting_count() < 4 {
+            while store.group.last().number < 3 || failed_count.load(Ordering::Relaxed) == 0 {
                 thread::yield_now();
             }
             disk.shut(false);

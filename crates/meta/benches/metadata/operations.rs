@@ -8,11 +8,15 @@ use gabion_meta::{
 use std::time::Instant;
 
 const CHUNK_BYTES: u64 = 4096;
+/// The bytes of an inline file.
+const INLINE_BYTES: u64 = 4096;
 const NODE_COUNT: u32 = 9;
+/// Spreads the numbers of requests, which clients draw at random; it is odd.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Clients that work at a time.
 const CLIENT_COUNTS: [u64; 2] = [1, 16];
 
-/// Makes, opens and renames files, about `count` for each number of clients, and reports each rate: the operation, the
+/// Makes files in stripes and inline, opens and renames them, about `count` for each number of clients, and reports each rate: the operation, the
 /// clients, and how many a second.
 pub(crate) fn rates<K: KeyValue + Sync>(
     (meta, pool): (&Meta<K>, &PoolRecord),
@@ -30,6 +34,10 @@ pub(crate) fn rates<K: KeyValue + Sync>(
         let name = |client: u64, at: u64| format!("{clients:02}/{client:02}/{at:06}");
         rate("creations", &|client, at| {
             create(meta, pool, &name(client, at));
+        });
+        rate("puts", &|client, at| {
+            let number = (clients << 48 | client << 32 | at).wrapping_mul(SPREAD);
+            put_inline(meta, pool, &format!("inline/{}", name(client, at)), number);
         });
         rate("openings", &|client, at| {
             meta.layout(&name(client, at)).expect("it was created");
@@ -66,6 +74,13 @@ pub(crate) fn create<K: KeyValue>(meta: &Meta<K>, pool: &PoolRecord, name: &str)
     meta.commit_put(put, 0).expect("the put is there")
 }
 
+/// Stores a file inline: one transaction.
+fn put_inline<K: KeyValue>(meta: &Meta<K>, pool: &PoolRecord, name: &str, number: u64) {
+    let new = (name, Existing::Stays, NewAttributes::FILE);
+    let stored = meta.put_inline(new, pool.id, &[7; INLINE_BYTES as usize], (number, 0));
+    stored.expect("a new file");
+}
+
 /// The seconds that clients take together, one thread each.
 pub(crate) fn together(clients: u64, work: impl Fn(u64) + Sync) -> f64 {
     let began = Instant::now();
@@ -99,7 +114,7 @@ pub(crate) fn cluster<K: KeyValue>(store: K) -> (Meta<K>, PoolRecord) {
         update: UpdateScheme::Pl,
         reserve: None,
         append: None,
-        inline_bytes: 0,
+        inline_bytes: INLINE_BYTES,
     };
     let pool = meta.create_pool(&spec).expect("a new pool");
     (meta, pool)

@@ -1,6 +1,6 @@
-//! Rules of puts: their ids, and their commits in batches.
+//! Rules of puts: their ids, and their commits in groups.
 
-use super::super::mutant::{Mutant, test};
+use super::super::mutant::{Mutant, test, unit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -34,6 +34,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "gabion-meta",
             "integration",
             "ids::a_reclaimed_stripe_was_issued_also_after_restarts",
+        ),
+    },
+    Mutant {
+        name: "a-transaction-does-not-see-the-group-before",
+        file: "crates/meta/src/redb_store.rs",
+        text: "[&self.changes, &self.made.next, &*self.made.committing]",
+        replacement: "[&self.changes, &self.made.next]",
+        check: unit(
+            "gabion-meta",
+            "redb_store::tests::transactions_see_changes_that_are_being_committed_and_readers_only_durable_ones",
+        ),
+    },
+    Mutant {
+        name: "a-failed-transaction-does-not-wait-for-what-it-has-seen",
+        file: "crates/meta/src/redb_store.rs",
+        text: "run => (run.map(|(value, _)| value), self.group.last()),",
+        replacement: "run => (run.map(|(value, _)| value), Ticket::default()),",
+        check: unit(
+            "gabion-meta",
+            "redb_store::tests::a_refusal_waits_for_the_changes_that_it_has_seen",
         ),
     },
 ];

@@ -1,6 +1,8 @@
 //! Inline files: small files whose bytes are in the metadata.
 
 use super::Files;
+use super::puts::Begun;
+use super::rejection::Rejection;
 use crate::coordinator::core::Answer;
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{Cause, CoordinatorReply, Denial, InlineWritten, WholeFile, ask};
@@ -8,33 +10,28 @@ use gabion_meta::{Existing, InlineWrite, KeyValue, Meta, MetaError, NewAttribute
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Stores a whole file inline.
-    pub(super) async fn put_inline(
-        self: &Arc<Self>,
-        (at, existing, attributes): (RelativePath, Existing, NewAttributes),
-        facts: &PoolFacts,
-        (size_bytes, whole): (u64, WholeFile),
-    ) -> Answer {
+    /// Stores a whole file inline. Waits for the disk.
+    pub(super) fn store_inline(
+        &self,
+        meta: &Meta<K>,
+        new: &(RelativePath, Existing, NewAttributes),
+        facts: Arc<PoolFacts>,
+        (size_bytes, whole): (u64, &WholeFile),
+    ) -> Result<Begun, MetaError> {
         let found_bytes = whole.bytes.len() as u64;
         if found_bytes != size_bytes {
-            return Err(Denial::new(
+            let denial = Denial::new(
                 Cause::Invalid,
                 format!("the request has {found_bytes} bytes of a file of {size_bytes}"),
-            ));
+            );
+            return Ok(Begun::Rejected(Rejection::Final(denial)));
         }
         let (pool, created_ms) = (facts.record.id, self.core.lifetime_ms());
-        let limit = self.core.options.discarded_count;
-        let store = move |meta: &Meta<K>| {
-            meta.with_room(limit, || {
-                let new = (at.clone(), existing, attributes);
-                meta.put_inline(new, pool, &whole.bytes, (whole.number, created_ms))
-            })
-        };
-        let (put, file) = self.core.with_meta(store).await?;
-        // The stripes of the file that it has replaced are garbage.
-        self.leftovers.wake();
-        let (file, pool) = (file.map(Box::new), Box::new(facts.record.clone()));
-        Ok(CoordinatorReply::Stored { put, file, pool })
+        let (put, file) = meta.with_room(self.core.options.discarded_count, || {
+            meta.put_inline(new.clone(), pool, &whole.bytes, (whole.number, created_ms))
+        })?;
+        let file = file.map(Box::new);
+        Ok(Begun::Stored { put, file, facts })
     }
 
     /// Changes bytes of an inline file.

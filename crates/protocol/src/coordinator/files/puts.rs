@@ -8,9 +8,24 @@ use crate::coordinator::core::{Answer, lock, refused_for_now};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::message::{Cause, CoordinatorReply, Denial, Growth, OpenPut, ask};
 use gabion_meta::{
-    Existing, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, PutId,
+    Existing, FileRecord, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, Put,
+    PutId,
 };
 use std::sync::Arc;
+
+/// The outcome of the visit to the metadata that begins a put.
+pub(super) enum Begun {
+    /// The file is stored inline. It may be gone since.
+    Stored {
+        put: PutId,
+        file: Option<Box<FileRecord>>,
+        facts: Arc<PoolFacts>,
+    },
+    /// Places are reserved for its stripes.
+    Reserved { put: Put, facts: Arc<PoolFacts> },
+    /// There is no pool or no place for it.
+    Rejected(Rejection),
+}
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// Stores a small file inline, or reserves places for a file.
@@ -37,6 +52,33 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
 
     /// If too few nodes are up, chunks on failed nodes are left out.
     async fn try_begin_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer {
+        let number = asked.whole.as_ref().map(|whole| whole.number);
+        if asked.existing != Existing::Stays {
+            self.check_unused(&asked.at, number, |_| true).await?;
+        }
+        let this = Arc::clone(self);
+        let begin = move |meta: &Meta<K>| this.begin_in(meta, asked);
+        match self.core.with_meta(begin).await? {
+            Begun::Stored { put, file, facts } => {
+                // The stripes of the file that it has replaced are garbage.
+                self.leftovers.wake();
+                let pool = Box::new(facts.record.clone());
+                Ok(CoordinatorReply::Stored { put, file, pool })
+            }
+            Begun::Reserved { put, facts } => {
+                let live = LivePut {
+                    heard_ms: self.core.ports.now_ms(),
+                    occupation: None,
+                };
+                lock(&self.puts).insert(put.id, live);
+                Ok(self.places(put.id, &facts, put.stripes))
+            }
+            Begun::Rejected(rejection) => rejection.answer(),
+        }
+    }
+
+    /// Begins a put in one visit to the metadata. Waits for the disk.
+    fn begin_in(&self, meta: &Meta<K>, asked: ask::BeginPut) -> Result<Begun, MetaError> {
         let ask::BeginPut {
             at,
             existing,
@@ -45,55 +87,38 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             attributes,
             whole,
         } = asked;
+        let reject = |denial| Ok(Begun::Rejected(Rejection::Final(denial)));
+        // A repeated request has its file's pool, whichever pools were made since.
         let number = whole.as_ref().map(|whole| whole.number);
-        if existing != Existing::Stays {
-            self.check_unused(&at, number, |_| true).await?;
-        }
-        let this = Arc::clone(self);
-        let find = move |meta: &Meta<K>| {
-            // A repeated request has its file's pool, whichever pools were made since.
-            let made = number.map(|number| meta.file_made_by(number)).transpose()?;
-            let made = made.flatten();
-            let is_made = made.is_some();
-            let id = match made.map(|file| meta.file_of(file)) {
-                Some(Ok(file)) => Some(file.pool),
-                _ => pool_of(meta, pool.as_deref())?,
-            };
-            let Some(facts) = id.map(|id| this.pools.facts(meta, id)).transpose()? else {
-                return Ok(None);
-            };
-            let encoded = this.pools.encoded_of(meta, &facts)?;
-            Ok(Some((facts, encoded, is_made)))
+        let made = number.map(|number| meta.file_made_by(number)).transpose()?;
+        let made = made.flatten();
+        let id = match made.map(|file| meta.file_of(file)) {
+            Some(Ok(file)) => Some(file.pool),
+            _ => pool_of(meta, pool.as_deref())?,
         };
-        let Some((facts, encoded, is_made)) = self.core.with_meta(find).await? else {
-            return Err(no_pool());
+        let Some(id) = id else {
+            return reject(no_pool());
         };
-        if !is_made {
-            self.core.check_metadata_disk()?;
+        if made.is_none()
+            && let Err(full) = self.core.check_metadata_disk()
+        {
+            return reject(full);
         }
+        let facts = self.pools.facts(meta, id)?;
+        let new = (at, existing, attributes);
         if let Some(whole) = whole.filter(|_| facts.record.keeps_inline(size_bytes)) {
-            let new = (at, existing, attributes);
-            return self.put_inline(new, &facts, (size_bytes, whole)).await;
+            return self.store_inline(meta, &new, facts, (size_bytes, &whole));
         }
+        let encoded = self.pools.encoded_of(meta, &facts)?;
         let placements = match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
             Ok(placements) => placements,
-            Err(rejection) => return rejection.answer(),
+            Err(rejection) => return Ok(Begun::Rejected(rejection)),
         };
-        let pool = facts.record.id;
         let now_ms = self.core.ports.now_ms();
-        let limit = self.core.options.discarded_count;
-        let begin = move |meta: &Meta<K>| {
-            let new = (at.clone(), existing, attributes);
-            let begin = || meta.begin_put(new.clone(), pool, size_bytes, &placements, now_ms);
-            meta.with_room(limit, begin)
-        };
-        let put = self.core.with_meta(begin).await?;
-        let live = LivePut {
-            heard_ms: self.core.ports.now_ms(),
-            occupation: None,
-        };
-        lock(&self.puts).insert(put.id, live);
-        Ok(self.places(put.id, &facts, put.stripes))
+        let put = meta.with_room(self.core.options.discarded_count, || {
+            meta.begin_put(new.clone(), id, size_bytes, &placements, now_ms)
+        })?;
+        Ok(Begun::Reserved { put, facts })
     }
 
     /// Reserves more places for a put, or fewer.
