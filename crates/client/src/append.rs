@@ -82,7 +82,7 @@ impl File {
         assert!(made_bytes <= by_bytes, "not more than the file grows");
         let what = format!("appending to {}", self.name());
         let mut attempts = self.client.attempts(what, 0);
-        let number = self.client.ports().random();
+        let number = self.client.draw_change();
         let (offset, room) = loop {
             let from = self.size_bytes();
             check_size(from.checked_add(by_bytes))?;

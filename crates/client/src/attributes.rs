@@ -103,7 +103,7 @@ impl Client {
         presence: Presence,
     ) -> Result<(), ClientError> {
         let mut attempts = self.attempts(format!("setting the user attribute {name}"), 0);
-        let number = self.ports().random();
+        let number = self.draw_change();
         let user = BTreeMap::from([(name.to_owned(), value)]);
         let change = AttributeChange {
             user,
@@ -152,7 +152,7 @@ impl Client {
         change: impl Fn(&Attributes) -> AttributeChange,
     ) -> Result<Attributes, ClientError> {
         let mut attempts = self.attempts(format!("changing the attributes of {name}"), 0);
-        let number = self.ports().random();
+        let number = self.draw_change();
         loop {
             let known = match *target {
                 Target::Path(at) => self.inode(at.clone()).await?,

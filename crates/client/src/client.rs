@@ -8,6 +8,7 @@ use crate::health::Health;
 use crate::inline_facts::check_inline;
 use crate::locks::table::Locks;
 use crate::open_runs::OpenRuns;
+use crate::own_changes::OwnChanges;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
@@ -89,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) health: Health,
     /// Advisory locks.
     pub(crate) locks: Locks,
+    /// The last changes of names and inodes.
+    pub(crate) own_changes: OwnChanges,
 }
 
 impl std::fmt::Debug for Client {
@@ -123,6 +126,7 @@ impl Client {
                 open_runs: Arc::default(),
                 health: Health::default(),
                 locks: Locks::default(),
+                own_changes: OwnChanges::default(),
             }),
         };
         let silence = if client.shared.ports.has_several_coordinators() {

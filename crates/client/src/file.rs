@@ -213,7 +213,7 @@ impl File {
             file: self.put_id(),
             from: self.name().into(),
             generation: self.record().generation,
-            number: self.client.ports().random(),
+            number: self.client.draw_change(),
             to: to.into(),
             existing,
         };

@@ -74,7 +74,7 @@ impl File {
         }
         let mut attempts = self.client.attempts(what, 0);
         // Each attempt has the number of the first: if an answer was lost, the coordinator knows it.
-        let number = self.client.ports().random();
+        let number = self.client.draw_change();
         loop {
             let deadline_ms = attempts.attempt_ms();
             let tried = self.try_inline(&new, number, last_attempt, deadline_ms);

@@ -77,7 +77,7 @@ impl Client {
             target: target.to_owned(),
             pool: pool.map(str::to_owned),
             attributes,
-            number: self.ports().random(),
+            number: self.draw_change(),
         };
         self.ask(request).await
     }
@@ -96,7 +96,7 @@ impl Client {
         let request = ask::MakeDirectory {
             at: at.into(),
             attributes,
-            number: self.ports().random(),
+            number: self.draw_change(),
         };
         self.ask(request).await
     }
@@ -119,7 +119,7 @@ impl Client {
             file,
             to: to.into(),
             is_read_only,
-            number: self.ports().random(),
+            number: self.draw_change(),
         };
         self.ask(request).await
     }
@@ -144,7 +144,7 @@ impl Client {
     /// which it may have the name.
     pub async fn link(&self, file: PutId, to: impl Into<RelativePath>) -> Result<(), ClientError> {
         let to = to.into();
-        let number = self.ports().random();
+        let number = self.draw_change();
         let mut attempts = self.attempts(format!("linking {to}"), 0);
         loop {
             let known = self.inode_status(Inode::File(file)).await?;
@@ -176,7 +176,7 @@ impl Client {
         existing: Existing,
     ) -> Result<(), ClientError> {
         let (from, to) = (from.into(), to.into());
-        let number = self.ports().random();
+        let number = self.draw_change();
         let mut attempts = self.attempts(format!("renaming {from}"), 0);
         loop {
             let known = self.inode(from.clone()).await?;
@@ -229,7 +229,7 @@ impl Client {
 
     /// Takes a name of a file away; of this file alone if there is one.
     async fn remove_name(&self, at: RelativePath, only: Option<PutId>) -> Result<(), ClientError> {
-        let number = self.ports().random();
+        let number = self.draw_change();
         let mut attempts = self.attempts(format!("removing {at}"), 0);
         loop {
             // The order may be repeated, and must not affect a file that another client stores under the name in between.
@@ -261,7 +261,7 @@ impl Client {
     /// it all the time; [`ClientError::NoCoordinator`], after which the directory may be gone.
     pub async fn remove_directory(&self, at: impl Into<RelativePath>) -> Result<(), ClientError> {
         let at = at.into();
-        let number = self.ports().random();
+        let number = self.draw_change();
         let mut attempts = self.attempts(format!("removing {at}"), 0);
         loop {
             let known = self.inode(at.clone()).await?;

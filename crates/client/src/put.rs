@@ -273,7 +273,7 @@ impl Client {
         size_bytes: u64,
         whole: Option<Bytes>,
     ) -> Result<BegunPut, ClientError> {
-        let (number, is_whole) = (self.ports().random(), whole.is_some());
+        let (number, is_whole) = (self.draw_change(), whole.is_some());
         let request = ask::BeginPut {
             at: RelativePath::new(new.directory, new.name),
             existing: new.existing,

@@ -13,6 +13,7 @@ mod directory;
 mod errno;
 mod extended;
 mod filesystem;
+mod following;
 mod gateway;
 mod handles;
 mod listing;

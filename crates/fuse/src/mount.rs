@@ -127,6 +127,7 @@ impl Mount {
         let (session, entry) = mounted(&served, &source, (directory, &options)).await?;
         let _ = served.gateway.notifier.set(session.notifier());
         read_ahead(&entry);
+        tokio::spawn(Arc::clone(&served.gateway).follow());
         let gateway = Arc::clone(&served.gateway);
         tokio::spawn(async move {
             loop {

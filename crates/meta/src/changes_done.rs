@@ -66,7 +66,7 @@ impl<K: KeyValue> Meta<K> {
         number: u64,
         body: impl Fn(&mut Change<'_>) -> Result<(), MetaError>,
     ) -> Result<(), MetaError> {
-        self.change(|txn| {
+        self.change_as(Some(number), |txn| {
             if is_done(txn, number)? {
                 return Ok(());
             }

@@ -71,7 +71,7 @@ impl<K: KeyValue> Meta<K> {
         token: FencingToken,
     ) -> Result<(FileRecord, bool), MetaError> {
         let now = self.wall_time();
-        self.change(|txn| {
+        self.change_as(Some(number), |txn| {
             let mut file = file_of(txn, put)?;
             let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
             check_growth(txn, &file, to)?;

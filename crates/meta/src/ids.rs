@@ -3,10 +3,12 @@
 //! transaction that uses ids changes no row of them. The rest of a block is lost at the end of a run, and so are the ids
 //! of a transaction that fails: no id is used again.
 
+use crate::changed::{Changed, Noting};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use crate::schema::{Counter, DIRECTORIES, FILES, GARBAGE, MAPS, PENDING, PUTS, STRIPES};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -179,6 +181,21 @@ impl Change<'_> {
         let first = block.start;
         block.start += count;
         Ok(first)
+    }
+
+    /// Runs a part of the transaction, and returns its result and what it has changed of names and inodes.
+    pub(crate) fn noting<T>(
+        &mut self,
+        body: impl FnOnce(&mut Change<'_>) -> Result<T, MetaError>,
+    ) -> Result<(T, BTreeSet<Changed>), MetaError> {
+        let mut noting = Noting::new(self.txn);
+        let mut change = Change {
+            txn: &mut noting,
+            ids: self.ids,
+            missing: self.missing,
+        };
+        let done = body(&mut change)?;
+        Ok((done, noting.into_changed()))
     }
 
     /// The next id, which is not taken.

@@ -52,7 +52,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<(PutId, Option<FileRecord>), MetaError> {
         let (at, now) = (at.into(), self.wall_time());
         check_attributes(&attributes.into())?;
-        self.change(|txn| {
+        self.change_as(Some(number), |txn| {
             match outcome(txn, number)? {
                 None => {}
                 Some(ChangeOutcome::MadeFile(put)) => return Ok((put, found(txn, put)?)),
@@ -99,7 +99,7 @@ impl<K: KeyValue> Meta<K> {
         write: &InlineWrite<'_>,
     ) -> Result<Option<FileRecord>, MetaError> {
         let now = self.wall_time();
-        self.change(|txn| {
+        self.change_as(Some(write.number), |txn| {
             match outcome(txn, write.number)? {
                 None => {}
                 Some(ChangeOutcome::Refused) => return Err(MetaError::WasRefused),

@@ -167,7 +167,7 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Attributes, MetaError> {
         check_attributes(change)?;
         let now = self.wall_time();
-        self.change(|txn| {
+        self.change_as(Some(number), |txn| {
             let mut attributes = attributes_of(txn, inode)?;
             if is_done(txn, number)? {
                 return Ok(attributes);

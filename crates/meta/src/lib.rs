@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod attributes;
+mod changed;
 mod changes_done;
 mod check;
 mod conversions;
@@ -80,6 +81,7 @@ mod verdicts;
 mod wall_clock;
 
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
+pub use changed::{Changed, Observer};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};
 pub use error::{MetaError, QuotaError, SnapshotError};

@@ -2,6 +2,7 @@
 //! of its subject.
 
 use crate::attributes::WallTime;
+use crate::changed::Observer;
 use crate::error::MetaError;
 use crate::generations::abandon_moves;
 use crate::ids::{Change, Ids, write_with_ids};
@@ -11,6 +12,7 @@ use crate::records::DirectoryRecord;
 use crate::schema::{CLUSTER, Counter, DIRECTORIES, FORMAT, FORMATS};
 use crate::wall_clock::WallClock;
 use gabion_layout::ClusterId;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A cluster's metadata in a store.
@@ -23,6 +25,7 @@ pub struct Meta<K> {
     change_count: AtomicU64,
     pub(crate) ids: Ids,
     wall_clock: WallClock,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -73,7 +76,17 @@ impl<K: KeyValue> Meta<K> {
             change_count: AtomicU64::new(change_count),
             ids,
             wall_clock,
+            observer: None,
         })
+    }
+
+    /// Tells an observer what each transaction from now on changes.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            observer: Some(observer),
+            ..self
+        }
     }
 
     /// The time now.
@@ -102,11 +115,23 @@ impl<K: KeyValue> Meta<K> {
         &self,
         body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let (done, count) = write_with_ids(&self.store, &self.ids, |txn| {
-            let done = body(txn)?;
-            Ok((done, Counter::Changes.raise(txn, 1)?))
+        self.change_as(None, body)
+    }
+
+    /// The same for a change with a number that its client has drawn.
+    pub(crate) fn change_as<T>(
+        &self,
+        number: Option<u64>,
+        body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let (done, count, changed) = write_with_ids(&self.store, &self.ids, |txn| {
+            let (done, changed) = txn.noting(&body)?;
+            Ok((done, Counter::Changes.raise(txn, 1)?, changed))
         })?;
         self.change_count.fetch_max(count, Ordering::AcqRel);
+        if let Some(observer) = self.observer.as_ref().filter(|_| !changed.is_empty()) {
+            observer.changed(number, changed);
+        }
         Ok(done)
     }
 

@@ -246,6 +246,12 @@ impl<K: Key, V: Serialize + DeserializeOwned> Table<K, V> {
         result.ok_or_else(|| self.contradiction(key, "a number does not match the other rows"))
     }
 
+    /// The key of a row, if it is one of this table.
+    pub(crate) fn key_of(&self, bytes: &[u8]) -> Option<K> {
+        let (&tag, key) = bytes.split_first()?;
+        (tag == self.tag).then(|| K::decode(key)).flatten()
+    }
+
     fn key_bytes(&self, key: &K) -> Vec<u8> {
         let mut bytes = vec![self.tag];
         key.encode(&mut bytes);

@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 40;
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The version that this process speaks. Peers must speak the same one.
-pub const VERSION: u16 = 23;
+pub const VERSION: u16 = 24;
 
 const MAGIC: [u8; 4] = *b"GBNW";
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
@@ -257,7 +257,7 @@ mod tests {
         let mut header = Header::new(Kind::Slice, b"123456789").unwrap();
         (header.purpose, header.id, header.slice, header.value) = (1, 0x0807, 0x0605, 0x0403);
         let expected = [
-            b'G', b'B', b'N', b'W', 23, 0, 6, 1, 9, 0, 0, 0, 0x83, 0x92, 0x06, 0xe3, 7, 8, 0, 0, 0,
+            b'G', b'B', b'N', b'W', 24, 0, 6, 1, 9, 0, 0, 0, 0x83, 0x92, 0x06, 0xe3, 7, 8, 0, 0, 0,
             0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0,
         ];
         assert_eq!(header.encode()[..CHECKED_BYTES], expected);

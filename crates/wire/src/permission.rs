@@ -221,7 +221,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::OpenExclusive(_)
         | R::RenewExclusive(_)
         | R::CloseExclusive(_)
-        | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)
+        | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_) | R::Changes(_)
         | R::RemoveFile(_)
         | R::Status
         | R::Hasten(_)

@@ -38,6 +38,7 @@ mod metadata_log;
 mod metering;
 mod mount;
 mod mount_cache;
+mod mounts_follow;
 mod names;
 mod nbd;
 mod node_accept;

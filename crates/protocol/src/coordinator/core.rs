@@ -1,6 +1,7 @@
 //! The state that all rooms of the coordinator use: its metadata, ports and options, and whether it may
 //! still decide.
 
+use super::changes::Changes;
 use super::options::CoordinatorOptions;
 use crate::event::Event;
 use crate::measure::Measure;
@@ -52,6 +53,8 @@ pub(super) struct Core<K> {
     pub(super) meta: Arc<Meta<K>>,
     pub(super) ports: Arc<dyn Ports>,
     pub(super) options: CoordinatorOptions,
+    /// What the metadata's last transactions have changed.
+    pub(super) changes: Arc<Changes>,
     /// Set when the metadata store has failed (whether its last write is durable is unknown) or is a
     /// copy of another time: nothing may be decided before a restart.
     broken: OnceLock<MetaError>,
@@ -75,10 +78,12 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         ports: Arc<dyn Ports>,
         options: CoordinatorOptions,
     ) -> Result<Self, MetaError> {
+        let changes = Arc::new(Changes::new(&*ports));
         Ok(Self {
             lifetime_before_ms: meta.lifetime_ms()?,
             began_ms: ports.now_ms(),
-            meta: Arc::new(meta),
+            meta: Arc::new(meta.observed_by(Arc::clone(&changes) as _)),
+            changes,
             ports,
             options,
             broken: OnceLock::new(),

@@ -21,6 +21,8 @@ pub struct CoordinatorFigures {
     pub garbage_stripe_count: u64,
     /// For how long each pass over all garbage has left some, in milliseconds; none when the last one left nothing.
     pub garbage_wait_ms: Option<u64>,
+    /// Clients that wait for changes of names and inodes.
+    pub follower_count: u64,
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
@@ -37,6 +39,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
                 repair_wait_ms: this.shared.backlog.longest_wait_ms(),
                 garbage_stripe_count: Garbage::stripe_count(meta)?,
                 garbage_wait_ms: this.garbage.left_for_ms(),
+                follower_count: this.shared.core.changes.asking_count(),
             })
         };
         self.shared.core.scan_meta(count).await

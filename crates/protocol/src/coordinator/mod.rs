@@ -6,6 +6,7 @@
 //! supersedes the leases of an earlier run's repairs. No scheme logic is here: planners choose codes,
 //! places and repair plans.
 
+mod changes;
 mod core;
 pub mod figures;
 mod files;
@@ -215,7 +216,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::RemoveFile(asked) => self.files.remove_file(asked).await,
             Ask::Status => self.status().await,
             Ask::Usage => self.usage().await,
-            Ask::Events(asked) => Ok(self.event_page(&asked)),
+            Ask::Events(_) | Ask::Changes(_) => self.tell(request).await,
             Ask::ReportDamage(report) => self.repair.report_damage(report).await,
             Ask::ScrubAll => self.repair.scrub_all().await,
             Ask::Hasten(ask::Hasten { stripe }) => self.repair.hasten(stripe).await,
@@ -225,9 +226,21 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         }
     }
 
-    /// Reads the process's event log.
-    fn event_page(&self, asked: &ask::Events) -> CoordinatorReply {
-        CoordinatorReply::Events(self.shared.core.ports.event_page(asked))
+    /// Tells what has happened: events for operators, and changes for clients.
+    async fn tell(&self, request: Ask) -> Answer {
+        let core = &self.shared.core;
+        match request {
+            Ask::Events(asked) => Ok(CoordinatorReply::Events(core.ports.event_page(&asked))),
+            Ask::Changes(place) => {
+                let page = core.changes.behind(&*core.ports, place).await?;
+                // Another leader may have made changes meanwhile.
+                match core.check_leads() {
+                    Ok(()) => Ok(CoordinatorReply::Changes(page)),
+                    Err(error) => refused_for_now(error),
+                }
+            }
+            other => Err(format!("{} asks for nothing that has happened", other.name()).into()),
+        }
     }
 
     /// Waits until most nodes have been heard, if the request needs that. The reply, if it takes too long, or if this

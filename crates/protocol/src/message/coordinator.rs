@@ -1,5 +1,6 @@
 //! The coordinator's replies to nodes and clients. The state of the cluster is in [`ClusterStatus`].
 
+use super::changes::ChangePage;
 use super::denial::Denial;
 use super::events::EventPage;
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
@@ -263,6 +264,8 @@ pub enum CoordinatorReply {
     Usage(ClusterUsage),
     /// Some of the event log.
     Events(EventPage),
+    /// Changes of names and inodes.
+    Changes(ChangePage),
 }
 
 /// Whether a node that is alive is a member.

@@ -2,6 +2,7 @@
 //! themselves are in [`CoordinatorReply`].
 
 use super::calls::calls;
+use super::changes::{ChangePage, ChangePlace};
 use super::coordinator::{
     Applicant, BegunPut, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InlineWritten,
     LockAttempt, NewExtent, NotOpened, PoolRequest, PutPlaces, RepairOrder, Replacement,
@@ -548,6 +549,9 @@ calls! {
         /// Most events; the coordinator may send fewer.
         limit: u64,
     } -> EventPage { CoordinatorReply::Events(page) => page }
+    /// The changes of names and inodes behind a place. If there are none, the answer comes when there are some, or after
+    /// some time.
+    Changes[ChangePlace] -> ChangePage { CoordinatorReply::Changes(page) => page }
 }
 
 impl CoordinatorRequest {

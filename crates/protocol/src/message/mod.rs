@@ -5,6 +5,7 @@
 
 mod array;
 mod calls;
+mod changes;
 mod coordinator;
 mod coordinator_request;
 mod denial;
@@ -21,6 +22,7 @@ mod status;
 mod usage;
 
 pub use array::{ArrayMemory, ArrayStatus, DeviceState, DeviceStatus};
+pub use changes::{CHANGES_WAIT_MS, Change, ChangePage, ChangePlace};
 pub use coordinator::{
     Applicant, BegunPut, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InlineBytes,
     InlineWritten, LOCK_LEASE_MS, LOCK_SESSION_MS, LONG_CALL_MS, LifecycleRequest, LockAttempt,

@@ -62,7 +62,7 @@ impl Order {
             | R::Grow(_) | R::OpenExclusive(_) | R::RenewExclusive(_) | R::CloseExclusive(_) | R::Token(_) | R::Status
             | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)
             | R::Hasten(_) | R::Links | R::ScrubAll | R::WriteInline(_) | R::BeginReplace(_) | R::CommitReplace(_) | R::Ended(_)
-            | R::Usage | R::Events(_) => None,
+            | R::Usage | R::Events(_) | R::Changes(_) => None,
         }
     }
 

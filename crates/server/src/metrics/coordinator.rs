@@ -543,4 +543,6 @@ fn add_queues(page: &mut Page, figures: &CoordinatorFigures) {
         None,
         figures.garbage_stripe_count as f64,
     );
+    let help = "Clients that wait for changes of names and inodes";
+    page.gauge("followers", help, None, figures.follower_count as f64);
 }

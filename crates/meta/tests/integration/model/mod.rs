@@ -5,6 +5,7 @@
 mod bed;
 mod expected;
 mod operation;
+mod watched;
 
 pub(crate) use bed::Bed;
 use expected::{Expected, kind, stopped_clock};
@@ -13,20 +14,22 @@ use gabion_meta::{ClusterId, Holder, KeyValue, Lease, Meta, NewAttributes, PoolS
 use operation::{Answer, INLINE_BYTES, NODES, World};
 pub(crate) use operation::{Operation, operations};
 use std::collections::BTreeMap;
+use watched::Watched;
 
 const CLUSTER: ClusterId = ClusterId(7);
 
 /// Runs all operations on a fresh cluster and on the model of one.
 pub(crate) fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
-    let mut meta =
-        Meta::create(bed.create(), CLUSTER, stopped_clock()).expect("the store is empty");
+    let meta = Meta::create(bed.create(), CLUSTER, stopped_clock()).expect("the store is empty");
     let mut world = furnish(&meta);
+    let mut watched = Watched::default();
+    let mut meta = watched.watch(meta);
     let mut expected = Expected::new(meta.incarnation(), meta.nodes().expect("nodes"));
     let mut epochs = BTreeMap::new();
     for operation in operations {
         if let Operation::Restart { killed } = *operation {
-            meta = Meta::open(bed.reopen(meta.into_store(), killed), stopped_clock())
-                .expect("the cluster");
+            let store = bed.reopen(meta.into_store(), killed);
+            meta = watched.watch(Meta::open(store, stopped_clock()).expect("the cluster"));
             assert_eq!(meta.cluster(), CLUSTER);
             assert_eq!(meta.incarnation(), expected.incarnation + 1);
             expected.incarnation += 1;
@@ -43,6 +46,7 @@ pub(crate) fn run<B: Bed>(mut bed: B, operations: &[Operation]) {
                 check_epoch(&mut epochs, lease);
             }
         }
+        watched.look(&meta);
         compare(&meta, &expected);
     }
 }

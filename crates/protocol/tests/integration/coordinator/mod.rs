@@ -6,6 +6,7 @@
 mod append;
 mod bed;
 mod catch_up;
+mod changes;
 mod condition;
 mod exclusive;
 mod files;
