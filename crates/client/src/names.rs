@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::put::NewFile;
 use gabion_meta::{
     DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, MetaError, NewAttributes, PutId,
-    RelativePath,
+    RelativePath, SeenName,
 };
 use gabion_protocol::message::{Cause, ask};
 
@@ -208,6 +208,41 @@ impl Client {
                 return Ok(());
             }
         }
+    }
+
+    /// Gives two files or directories each other's name, atomically: both names are taken at every instant. Two names of
+    /// one file stay.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when nothing has one of the names, or one lies below the other; [`ClientError::Late`] when
+    /// other clients change the names all the time; [`ClientError::NoCoordinator`], after which both may have their old
+    /// names or both the new ones.
+    pub async fn exchange_names(
+        &self,
+        one: impl Into<RelativePath>,
+        other: impl Into<RelativePath>,
+    ) -> Result<(), ClientError> {
+        let names = [one.into(), other.into()];
+        let number = self.ports().random();
+        let mut attempts = self.attempts(format!("exchanging {} and {}", names[0], names[1]), 0);
+        loop {
+            let [one, other] = &names;
+            let names = [self.seen(one).await?, self.seen(other).await?];
+            let request = ask::ExchangeNames { names, number };
+            if is_settled(&mut attempts, self.ask(request).await).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A name with its present inode.
+    async fn seen(&self, at: &RelativePath) -> Result<SeenName, ClientError> {
+        let known = self.inode(at.clone()).await?;
+        Ok(SeenName {
+            at: at.clone(),
+            inode: known.inode,
+            generation: known.generation,
+        })
     }
 
     /// Takes a name of a file away. The file goes with its last name; its chunks are reclaimed in the background.

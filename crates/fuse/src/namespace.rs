@@ -118,8 +118,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Renames a file or a directory. A file that this mount has open and that loses its last name stays for its
-    /// handles.
+    /// Renames a file or a directory, or exchanges two names. A file that this mount has open and that loses its last name
+    /// stays for its handles.
     pub(crate) async fn rename(
         &self,
         from: RelativePath,
@@ -129,6 +129,9 @@ impl Gateway {
         let existing = match flags {
             flags if flags.is_empty() => Existing::IsReplaced,
             RenameFlags::RENAME_NOREPLACE => Existing::Stays,
+            RenameFlags::RENAME_EXCHANGE => {
+                return Ok(self.client.exchange_names(from, to).await?);
+            }
             _ => return Err(Errno::Invalid),
         };
         let mut replaced = match existing {

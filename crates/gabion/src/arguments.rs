@@ -216,7 +216,7 @@ pub(crate) enum Command {
     /// Make a clone of a stored file or of a snapshot: a writable file with the present bytes. The time does not depend on
     /// the size, and only later changes take space
     Clone(ShareOptions),
-    /// Rename a file or a directory, atomically, regardless of its size
+    /// Rename a file or a directory, or exchange two names, atomically, regardless of the sizes
     Mv(MoveOptions),
     /// Create a hard link, or a symbolic link, which gateways follow
     Ln(LinkOptions),

@@ -157,7 +157,7 @@ fn make_way_for_directory(
 
 /// Refuses a path for a directory that has `below` levels of directories below it, if the path of a file in the
 /// deepest one would have more than [`LEVELS_MAX`] names.
-fn check_levels(path: &str, below: u32) -> Result<(), MetaError> {
+pub(crate) fn check_levels(path: &str, below: u32) -> Result<(), MetaError> {
     if path.split('/').count() + below as usize >= LEVELS_MAX {
         return Err(MetaError::TooDeep(path.to_owned()));
     }
@@ -237,7 +237,7 @@ pub(crate) fn check_free(txn: &dyn ReadTxn, path: &str) -> Result<(), MetaError>
 }
 
 /// Refuses to remove or rename the root.
-fn check_not_root(id: DirectoryId) -> Result<(), MetaError> {
+pub(crate) fn check_not_root(id: DirectoryId) -> Result<(), MetaError> {
     if id == DirectoryId::ROOT {
         return Err(MetaError::Root);
     }
@@ -320,7 +320,7 @@ fn make(
 
 /// Raises a directory's count of the levels below it to `level_count`, and the counts of the directories above
 /// accordingly. No removal lowers a count: it would have to find the deepest of the other levels.
-fn note_levels(
+pub(crate) fn note_levels(
     txn: &mut dyn WriteTxn,
     mut id: DirectoryId,
     mut level_count: u32,

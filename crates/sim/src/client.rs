@@ -136,10 +136,30 @@ impl SimClient {
     pub(crate) async fn rename_directory(
         &self,
         (from, to): (&str, &str),
-        names: [(&str, &str); 2],
+        names: &[(&str, &str)],
+    ) -> Result<(), ClientError> {
+        let renamed = self.client.rename(from, to, Existing::Stays);
+        self.moving(names, renamed).await
+    }
+
+    /// Exchanges two names, and so these names of files, each with its new path. After an error, they may have either.
+    pub(crate) async fn exchange(
+        &self,
+        (one, other): (&str, &str),
+        names: &[(&str, &str)],
+    ) -> Result<(), ClientError> {
+        let exchanged = self.client.exchange_names(one, other);
+        self.moving(names, exchanged).await
+    }
+
+    /// An operation that gives these names of files other paths.
+    async fn moving(
+        &self,
+        names: &[(&str, &str)],
+        operation: impl Future<Output = Result<(), ClientError>>,
     ) -> Result<(), ClientError> {
         let mut moved = Vec::new();
-        for (old, new) in names {
+        for &(old, new) in names {
             moved.push((old, new, self.open(old).await?.put_id()));
         }
         let called_us = self.world.now_us();
@@ -148,7 +168,7 @@ impl SimClient {
             self.ledger.replacing(old, file)
         };
         let left: Vec<_> = moved.iter().map(leave).collect();
-        self.client.rename(from, to, Existing::Stays).await?;
+        operation.await?;
         for ((old, new, file), left) in moved.into_iter().zip(left) {
             self.ledger.replaced(old, left);
             self.ledger.is_there(new, file, called_us);

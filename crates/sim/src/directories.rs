@@ -1,6 +1,6 @@
 //! A directory that one client makes, fills, moves and removes, under all faults: a file below it has the old path
 //! until the move and the new one from then on; the same holds for its other name and a symbolic link. All keep their
-//! attributes.
+//! attributes. The directory and a file exchange their names, and exchange them back.
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
@@ -34,17 +34,11 @@ pub(crate) async fn move_directory(
     moving.fill(&from, draw_size(cluster)).await?;
     let [[old, old_link], [new, new_link]] = [&from, &to].map(|directory| names(directory));
     let pairs = [(&*old, &*new), (&*old_link, &*new_link)];
-    client.rename_directory((&from, &to), pairs).await?;
-    for (old, new) in pairs {
-        client.open(new).await?;
-        if client.open(old).await.is_ok() {
-            client.fail(format!(
-                "{old} is there, though its directory was moved to {to}"
-            ));
-        }
-    }
+    client.rename_directory((&from, &to), &pairs).await?;
+    moving.check_moved(&pairs).await?;
     moving.check(&to).await?;
     moving.check_gone(&[&from]).await?;
+    moving.exchange(&to, draw_size(cluster)).await?;
     client.count(|coverage| coverage.directory_count += 1);
     moving.remove(&to).await
 }
@@ -82,6 +76,39 @@ impl Moving<'_> {
         client
             .set_user_attribute(inode, (NAME, value), Presence::Absent)
             .await
+    }
+
+    /// Lets the directory and a file exchange their names, and exchange them back: a late copy of a request must not
+    /// exchange them once more.
+    async fn exchange(&self, directory: &str, cell_count: u64) -> Result<(), ClientError> {
+        let aside = format!("moved/{}/aside", self.number);
+        self.client.put(&aside, cell_count).await?;
+        let [[file, link], [file_aside, link_aside]] = [directory, &aside].map(names);
+        let names = [
+            (&*aside, directory),
+            (&*file, &*file_aside),
+            (&*link, &*link_aside),
+        ];
+        let back = names.map(|(old, new)| (new, old));
+        self.client.exchange((directory, &aside), &names).await?;
+        self.check_moved(&names).await?;
+        self.check(&aside).await?;
+        self.client.exchange((&aside, directory), &back).await?;
+        self.check_moved(&back).await?;
+        self.check(directory).await?;
+        self.client.remove(&aside).await
+    }
+
+    /// Files have moved from the first of these names to the second.
+    async fn check_moved(&self, names: &[(&str, &str)]) -> Result<(), ClientError> {
+        for (old, new) in names {
+            self.client.open(new).await?;
+            if self.client.open(old).await.is_ok() {
+                self.client
+                    .fail(format!("{old} is there, though it was moved to {new}"));
+            }
+        }
+        Ok(())
     }
 
     /// Compares what is in a directory with what was put there.

@@ -26,6 +26,7 @@ pub(crate) fn request(request: &Request) -> Option<String> {
             | CoordinatorRequest::RemoveDirectory { .. }
             | CoordinatorRequest::SetAttributes { .. }
             | CoordinatorRequest::RenameDirectory { .. }
+            | CoordinatorRequest::ExchangeNames { .. }
             | CoordinatorRequest::Grow { .. }
             | CoordinatorRequest::WriteInline { .. }
             | CoordinatorRequest::BeginReplace { .. }

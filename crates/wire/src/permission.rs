@@ -213,6 +213,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::ReadDirectory(_)
         | R::RemoveDirectory(_)
         | R::RenameDirectory(_)
+        | R::ExchangeNames(_)
         | R::LookupInode(_)
         | R::StatInode(_)
         | R::UserAttributes(_)

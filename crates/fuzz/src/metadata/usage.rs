@@ -7,7 +7,7 @@ use gabion_layout::{
 };
 use gabion_meta::{
     DirectoryId, Existing, FencingToken, Held, Holder, InlineWrite, Inode, LockMode, LockSessionId,
-    MemoryStore, Meta, MetaError, NewAttributes, PutId, SessionId,
+    MemoryStore, Meta, MetaError, NewAttributes, PutId, SeenName, SessionId,
 };
 
 type Cluster = Meta<MemoryStore>;
@@ -167,6 +167,17 @@ fn change_names(meta: &Cluster) {
         let seen = |number| (status.generation, number + directory.0);
         ignore(meta.rename_directory(directory, seen(70), "elsewhere/d", Existing::IsReplaced));
         ignore(meta.remove_directory(directory, seen(80)));
+    }
+    let seen = ["a", "dir"].map(|path| {
+        let status = ignore(meta.inode(path))?;
+        Some(SeenName {
+            at: path.into(),
+            inode: status.inode,
+            generation: status.generation,
+        })
+    });
+    if let [Some(one), Some(other)] = seen {
+        ignore(meta.exchange_names(&[one, other], 65));
     }
     ignore(meta.make_directory("x/y", NewAttributes::FILE, 64));
     for put in puts() {

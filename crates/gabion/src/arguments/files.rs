@@ -56,6 +56,9 @@ pub(crate) struct MoveOptions {
     /// Replace an existing file of the new name; a directory may replace an empty directory
     #[arg(long)]
     pub(crate) replace: bool,
+    /// Exchange the two names, of files or directories; both must exist
+    #[arg(long, conflicts_with = "replace")]
+    pub(crate) exchange: bool,
 }
 
 #[derive(Args, Debug)]

@@ -386,12 +386,21 @@ pub(crate) async fn rmdir(path: &str, place: &Place, format: Format) -> Result<(
 }
 
 pub(crate) async fn mv(
-    MoveOptions { name, to, replace }: &MoveOptions,
+    options: &MoveOptions,
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
     let client = connect(place).await?;
-    let existing = existing(*replace);
+    let MoveOptions { name, to, .. } = options;
+    if options.exchange {
+        client.exchange_names(name.as_str(), to.as_str()).await?;
+        if format == Format::Json {
+            return print_json(&json!({ "exchanged": [name, to] }));
+        }
+        println!("exchanged {name} and {to}");
+        return Ok(());
+    }
+    let existing = existing(options.replace);
     client.rename(name.as_str(), to.as_str(), existing).await?;
     if format == Format::Json {
         return print_json(&json!({ "name": to, "renamed_from": name }));

@@ -3,8 +3,8 @@
 use crate::support::mount::{Mounted, can_mount};
 use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, text, wait_for};
 use gabion_client::NewFile;
+use rustix::fs::{CWD, RenameFlags, removexattr, renameat_with, setxattr};
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags, fallocate, getxattr, listxattr, seek};
-use rustix::fs::{removexattr, setxattr};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -97,6 +97,59 @@ fn files_directories_and_links_are_those_of_the_cluster() {
     ] {
         assert_eq!(errno(result), Some(number.raw_os_error()));
     }
+}
+
+#[test]
+fn two_names_are_exchanged_while_their_files_are_open() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = cluster();
+    let mounted = Mounted::start(&cluster, "p", &[]);
+    let at = |name: &str| mounted.path(name);
+    let exchange = |one: &str, other: &str| {
+        let (one, other) = (at(one), at(other));
+        renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE)
+    };
+    fs::create_dir_all(at("d/below")).expect("a new directory");
+    fs::write(at("blue"), "first").expect("a new file");
+    fs::write(at("d/green"), "second").expect("a new file");
+    fs::hard_link(at("blue"), at("also")).expect("a new name");
+    symlink("d/green", at("link")).expect("a new link");
+    let open = File::open(at("blue")).expect("it is there");
+
+    exchange("blue", "d/green").expect("both are there");
+    assert_eq!(
+        (read(&at("blue")), read(&at("d/green"))),
+        ("second".into(), "first".into())
+    );
+    assert_eq!(
+        (read(&at("link")), read(&at("also"))),
+        ("first".into(), "first".into())
+    );
+    let mut bytes = [0; 5];
+    open.read_exact_at(&mut bytes, 0).expect("a read");
+    assert_eq!(&bytes, b"first");
+    exchange("also", "d/green").expect("two names of one file stay");
+    assert_eq!(
+        (read(&at("also")), read(&at("d/green"))),
+        ("first".into(), "first".into())
+    );
+    exchange("blue", "link").expect("both are there");
+    assert_eq!(
+        fs::read_link(at("blue")).expect("a link"),
+        Path::new("d/green")
+    );
+    exchange("d", "link").expect("both are there");
+    assert_eq!(
+        (read(&at("d")), read(&at("link/green"))),
+        ("second".into(), "first".into())
+    );
+    assert_eq!(names(&at("link")), set(["below", "green"]));
+
+    assert_eq!(exchange("d", "none"), Err(Errno::NOENT));
+    assert_eq!(exchange("link", "link/below"), Err(Errno::INVAL));
+    assert!(cluster.get("link/green") == b"first");
 }
 
 #[test]

@@ -397,6 +397,25 @@ fn a_file_is_renamed_and_replaced_as_a_whole() {
 }
 
 #[test]
+fn two_names_are_exchanged() {
+    let cluster = cluster();
+    let (first, second) = (pattern(300_000, 1), pattern(200_000, 2));
+    cluster.put("blue", &first);
+    cluster.put("d/green", &second);
+    cluster.run(&["mv", "--exchange", "blue", "d/green"]);
+    assert!(cluster.get("blue") == second);
+    assert!(cluster.get("d/green") == first);
+    let told = cluster.json(&["mv", "--exchange", "d", "blue"]);
+    assert_eq!(told["exchanged"], serde_json::json!(["d", "blue"]));
+    assert!(cluster.get("blue/green") == first);
+    assert!(cluster.get("d") == second);
+    let error = fails_on(&cluster, &["mv", "--exchange", "blue/green", "blue"], 1);
+    assert!(error.contains("lies below the directory"), "{error}");
+    let error = fails_on(&cluster, &["mv", "--exchange", "d", "none"], 1);
+    assert!(error.contains("none"), "{error}");
+}
+
+#[test]
 fn a_part_of_a_file_is_read_alone() {
     let cluster = cluster();
     let bytes = pattern(300_000, 3);

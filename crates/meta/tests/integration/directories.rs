@@ -4,7 +4,7 @@ use crate::fixture::{Directories as _, cluster, cluster_at};
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus,
     Listing, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord, PutId, RelativePath,
-    WallClock, WallTime,
+    SeenName, WallClock, WallTime,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,7 @@ enum Operation {
     Make(String),
     RemoveDirectory(String),
     RenameDirectory(String, String),
+    Exchange(String, String),
     SetMode(String, u32),
     Link(String, String),
     Symlink(String),
@@ -53,6 +54,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => path().prop_map(Operation::Make),
         1 => path().prop_map(Operation::RemoveDirectory),
         3 => (path(), path()).prop_map(|(from, to)| Operation::RenameDirectory(from, to)),
+        3 => (path(), path()).prop_map(|(one, other)| Operation::Exchange(one, other)),
         2 => (path(), path()).prop_map(|(from, to)| Operation::Link(from, to)),
         1 => path().prop_map(Operation::Symlink),
         2 => (path(), 0..0o10000u32).prop_map(|(path, mode)| Operation::SetMode(path, mode)),
@@ -152,6 +154,7 @@ impl Model {
             Operation::Make(path) => self.make(meta, path),
             Operation::RemoveDirectory(path) => self.remove_directory(meta, path),
             Operation::RenameDirectory(from, to) => self.rename_directory(meta, from, to),
+            Operation::Exchange(one, other) => self.exchange(meta, one, other),
             Operation::SetMode(path, mode) => self.set_mode(meta, path, *mode),
             Operation::Link(from, to) => self.link(meta, from, to),
             Operation::Symlink(path) => self.symlink(meta, pool, path),
@@ -422,6 +425,48 @@ impl Model {
         (renamed, expected)
     }
 
+    fn exchange(&mut self, meta: &Meta<MemoryStore>, one: &str, other: &str) -> Outcomes {
+        let inode = |path| self.find(path).and_then(|found| found.ok_or("no file"));
+        let expected = inode(one).and_then(|first| Ok((first, inode(other)?)));
+        let expected = expected.and_then(|(first, second)| {
+            let is_below = Self::is_below(one, other) || Self::is_below(other, one);
+            if is_below && first != second {
+                return Err("into itself");
+            }
+            Ok((first, second))
+        });
+        let seen = |path| seen(meta, path, self.at(path));
+        let number = meta.change_count();
+        let exchanged = seen(one).and_then(|first| {
+            let names = [first, seen(other)?];
+            meta.exchange_names(&names, number)?;
+            let again = meta.exchange_names(&names, number);
+            assert_eq!(again, Ok(()), "a lost answer");
+            let is_same = names[0].inode == names[1].inode;
+            let late = meta.exchange_names(&names, number + 1);
+            assert_eq!(late.is_ok(), is_same, "another client's: {late:?}");
+            Ok(())
+        });
+        if let Ok((first, second)) = expected
+            && first != second
+        {
+            let moved = |path: &String| {
+                for (from, to) in [(one, other), (other, one)] {
+                    if path == from || Self::is_below(path, from) {
+                        return format!("{to}{}", &path[from.len()..]);
+                    }
+                }
+                path.clone()
+            };
+            self.0 = self
+                .0
+                .iter()
+                .map(|(path, &inode)| (moved(path), inode))
+                .collect();
+        }
+        (exchanged, expected.map(drop))
+    }
+
     /// Whether it is the path of an empty directory.
     fn is_empty(&self, path: &str) -> bool {
         let is_empty = || !self.0.keys().any(|other| Self::is_below(other, path));
@@ -591,6 +636,20 @@ proptest! {
     }
 }
 
+/// A name as a client sees it now.
+fn seen(
+    meta: &Meta<MemoryStore>,
+    path: &str,
+    at: impl Into<RelativePath>,
+) -> Result<SeenName, MetaError> {
+    let status = meta.inode(path)?;
+    Ok(SeenName {
+        at: at.into(),
+        inode: status.inode,
+        generation: status.generation,
+    })
+}
+
 fn put(meta: &Meta<MemoryStore>, pool: &PoolRecord, path: &str) -> PutId {
     let begun = meta.begin_put(
         (path, Existing::Stays, NewAttributes::FILE),
@@ -666,6 +725,65 @@ fn a_path_has_at_most_64_parts_also_after_renames() {
         Err(MetaError::TooDeep(_))
     ));
     assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn an_exchange_keeps_the_limit_of_levels_on_both_sides() {
+    let (meta, pool) = cluster();
+    let deep = |count| vec!["d"; count].join("/");
+    put(&meta, &pool, &format!("e/{}/f", deep(39)));
+    let (near, far) = (format!("g/{}", deep(23)), format!("h/{}", deep(24)));
+    for path in [&near, &far] {
+        meta.make_directory(path, DIRECTORY, path.len() as u64)
+            .expect("a free path");
+    }
+    let names = |paths: [&str; 2]| paths.map(|path| seen(&meta, path, path).expect("it is there"));
+    for paths in [["e", &*far], [&*far, "e"]] {
+        let too_deep = meta.exchange_names(&names(paths), 701);
+        assert!(
+            matches!(too_deep, Err(MetaError::TooDeep(_))),
+            "{too_deep:?}"
+        );
+    }
+    meta.exchange_names(&names(["e", &near]), 702)
+        .expect("24 parts, 39 below, and the file's");
+    let deepest = format!("{near}/{}/f", deep(39));
+    assert!(meta.file(&deepest).is_ok(), "it has 64 parts");
+    // The directories above it count its levels.
+    let (moved, _) = meta.directory("g").expect("made");
+    let below = meta.rename_directory(moved, (0, 703), "i/g", Existing::Stays);
+    assert!(matches!(below, Err(MetaError::TooDeep(_))), "{below:?}");
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn a_late_exchange_changes_nothing_after_the_names_were_exchanged_back() {
+    let (meta, pool) = cluster();
+    let (file, _) = (put(&meta, &pool, "f"), put(&meta, &pool, "a/g"));
+    let names = || ["f", "a"].map(|path| seen(&meta, path, path).expect("it is there"));
+    let first = names();
+    meta.exchange_names(&first, 1).expect("both are there");
+    let [one, other] = names();
+    meta.exchange_names(&[other, one], 2)
+        .expect("both are there");
+    assert_eq!(meta.exchange_names(&first, 1), Ok(()), "a late copy");
+    let late = meta.exchange_names(&first, 3);
+    assert_eq!(late, Err(MetaError::FileRenamed("f".to_owned())));
+    assert_eq!(meta.file("f").map(|file| file.put), Ok(file));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn the_root_is_not_exchanged() {
+    let (meta, pool) = cluster();
+    put(&meta, &pool, "a/f");
+    let root = SeenName {
+        at: "".into(),
+        inode: ROOT,
+        generation: 0,
+    };
+    let names = [seen(&meta, "a", "a").expect("made"), root];
+    assert_eq!(meta.exchange_names(&names, 1), Err(MetaError::Root));
 }
 
 #[test]

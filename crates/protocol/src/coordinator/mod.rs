@@ -206,6 +206,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::MakeDirectory(asked) => self.files.make_directory(asked).await,
             Ask::RemoveDirectory(asked) => self.files.remove_directory(asked).await,
             Ask::RenameDirectory(asked) => self.files.rename_directory(asked).await,
+            Ask::ExchangeNames(asked) => self.files.exchange_names(asked).await,
             Ask::Grow(asked) => self.files.grow(asked).await,
             Ask::OpenExclusive(asked) => self.files.open_exclusive(asked).await,
             Ask::RenewExclusive(asked) => self.files.renew_exclusive(asked).await,

@@ -22,7 +22,7 @@ use gabion_layout::{
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
     Inode, InodeStatus, Listing, LockChange, LockSessionId, Locking, NewAttributes, PoolRecord,
-    PutId, QuotaChange, RelativePath, SessionId, SizeChange,
+    PutId, QuotaChange, RelativePath, SeenName, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -352,6 +352,13 @@ calls! {
         to: RelativePath,
         /// The fate of an empty directory that has that path already.
         existing: Existing,
+    }
+    /// Give two files or directories each other's name. May be repeated.
+    ExchangeNames {
+        /// The names, as the sender has looked them up.
+        names: [SeenName; 2],
+        /// Drawn at random for this change: a repetition is told by it.
+        number: u64,
     }
     /// The inode of a path. An empty path is the directory itself.
     LookupInode {

@@ -44,6 +44,10 @@ impl Order {
                 let from = directory(asked.directory);
                 order("rename_directory", Subject::Move(from, asked.to.clone()))
             }
+            R::ExchangeNames(asked) => {
+                let [first, second] = &asked.names;
+                order("exchange", Subject::Move(first.at.clone(), second.at.clone()))
+            }
             R::SetAttributes(asked) => order("permissions", permissions(asked)?),
             R::OpenExclusive(asked) if asked.takes_over => {
                 order("take_over", Subject::Named(format!("file {}", asked.file.0)))

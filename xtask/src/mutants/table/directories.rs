@@ -55,6 +55,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         check: meta("directories::a_path_has_at_most_64_parts_also_after_renames"),
     },
     Mutant {
+        name: "a-directory-is-exchanged-with-one-below-it",
+        file: "crates/meta/src/exchanges.rs",
+        text: "for (above, below) in [(one, other), (other, one)] {",
+        replacement: "for (above, below) in [(one, other)] {",
+        check: meta(MODEL),
+    },
+    Mutant {
+        name: "an-exchanged-directory-gets-too-deep",
+        file: "crates/meta/src/exchanges.rs",
+        text: "check_levels(&to.path, row.level_count)?;",
+        replacement: "",
+        check: meta("directories::an_exchange_keeps_the_limit_of_levels_on_both_sides"),
+    },
+    Mutant {
+        name: "levels-below-an-exchanged-directory-are-not-counted",
+        file: "crates/meta/src/exchanges.rs",
+        text: "note_levels(txn, to.directory, row.level_count + 1)?;",
+        replacement: "",
+        check: meta("directories::an_exchange_keeps_the_limit_of_levels_on_both_sides"),
+    },
+    Mutant {
+        name: "a-late-exchange-undoes-another-one",
+        file: "crates/meta/src/exchanges.rs",
+        text: "Some((directory, _)) if generation == Some(seen.generation) => {",
+        replacement: "Some((directory, _)) => {",
+        check: meta(
+            "directories::a_late_exchange_changes_nothing_after_the_names_were_exchanged_back",
+        ),
+    },
+    Mutant {
         name: "a-put-takes-a-directory-s-name",
         file: "crates/meta/src/files.rs",
         text: "Some((_, Inode::Directory(_))) => return Err(MetaError::IsADirectory(name.to_owned())),",

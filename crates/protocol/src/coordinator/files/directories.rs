@@ -67,4 +67,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.core.with_meta(rename).await?;
         Ok(CoordinatorReply::Done)
     }
+
+    /// Gives two files or directories each other's name.
+    pub(in crate::coordinator) async fn exchange_names(&self, asked: ask::ExchangeNames) -> Answer {
+        let ask::ExchangeNames { names, number } = asked;
+        let exchange = move |meta: &Meta<K>| meta.exchange_names(&names, number);
+        self.core.with_meta(exchange).await?;
+        Ok(CoordinatorReply::Done)
+    }
 }

@@ -3,7 +3,7 @@
 use crate::coordinator::bed::{Bed, cause};
 use gabion_meta::{
     AttributeChange, DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, Kind,
-    NewAttributes, PutId, RelativePath,
+    NewAttributes, PutId, RelativePath, SeenName,
 };
 use gabion_protocol::message::{Cause, CoordinatorReply, ask};
 use std::collections::BTreeMap;
@@ -120,6 +120,41 @@ fn a_rename_changes_the_name_that_it_names() {
     assert_eq!(file(&mut bed, "a"), put);
     let gone = bed.ask(ask::LookupInode { at: "b".into() });
     assert_eq!(cause(gone), Cause::NotFound);
+}
+
+#[test]
+fn an_exchange_is_made_once_and_keeps_other_names() {
+    let mut bed = Bed::three_racks();
+    bed.put("a", 1);
+    bed.put("d/x", 1);
+    let (put, other) = (file(&mut bed, "a"), file(&mut bed, "d/x"));
+    assert_eq!(bed.ask(link(put, 0, "b")), CoordinatorReply::Done);
+    let seen = |bed: &mut Bed, at: &str| {
+        let status = status(bed, at);
+        SeenName {
+            at: at.into(),
+            inode: status.inode,
+            generation: status.generation,
+        }
+    };
+    let exchange = |names, number| ask::ExchangeNames { names, number };
+    let names = [seen(&mut bed, "a"), seen(&mut bed, "b")];
+    assert_eq!(bed.ask(exchange(names, 301)), CoordinatorReply::Done);
+    let names = [seen(&mut bed, "b"), seen(&mut bed, "d/x")];
+    for _ in 0..2 {
+        // The first answer was lost.
+        let exchanged = bed.ask(exchange(names.clone(), 302));
+        assert_eq!(exchanged, CoordinatorReply::Done);
+        assert_eq!(file(&mut bed, "b"), other);
+        assert_eq!((file(&mut bed, "a"), file(&mut bed, "d/x")), (put, put));
+    }
+    assert_eq!(cause(bed.ask(exchange(names, 303))), Cause::Stale);
+    // The file behind the directory's name has gone up, and the directory lies where it was.
+    let names = [seen(&mut bed, "d"), seen(&mut bed, "b")];
+    assert_eq!(bed.ask(exchange(names, 304)), CoordinatorReply::Done);
+    assert_eq!((file(&mut bed, "d"), file(&mut bed, "b/x")), (other, put));
+    let names = [seen(&mut bed, "b"), seen(&mut bed, "b/x")];
+    assert_eq!(cause(bed.ask(exchange(names, 305))), Cause::Invalid);
 }
 
 #[test]
