@@ -12,7 +12,9 @@ use crate::own_changes::OwnChanges;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
-use gabion_meta::{FileRecord, Listing, PoolRecord, PutId, QuotaChange};
+use gabion_meta::{
+    DirectoryId, FileRecord, Inode, Listing, PoolRecord, PutId, QuotaChange, QuotaStatus,
+};
 use gabion_plan::Plan;
 use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
@@ -230,6 +232,28 @@ impl Client {
     pub async fn set_quota(&self, pool: &str, change: QuotaChange) -> Result<(), ClientError> {
         let pool = pool.to_owned();
         self.ask(ask::SetQuota { pool, change }).await
+    }
+
+    /// Changes the quota of a directory, or removes it without a change. The first change counts what is below. Files that
+    /// are there stay, also if they exceed it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the directory is gone, lies below one with a quota or has one below it, or too much is
+    /// below it to count; [`ClientError::NoCoordinator`].
+    pub async fn set_directory_quota(
+        &self,
+        directory: DirectoryId,
+        change: Option<QuotaChange>,
+    ) -> Result<(), ClientError> {
+        self.ask(ask::SetDirectoryQuota { directory, change }).await
+    }
+
+    /// The quota of a directory that counts this file or directory, if there is one.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when it is gone; [`ClientError::NoCoordinator`].
+    pub async fn directory_quota(&self, inode: Inode) -> Result<Option<QuotaStatus>, ClientError> {
+        self.ask(ask::DirectoryQuota(inode)).await
     }
 
     /// At most `limit` entries of the files with this prefix, in the byte order of their names, behind

@@ -273,6 +273,7 @@ pub(crate) mod sample {
             shared_below: StripeId(0),
             is_read_only: false,
             inline: None,
+            quota: None,
             attributes: Attributes::new(NewAttributes::FILE, WallTime::default()),
         };
         let pool = PoolRecord {

@@ -477,9 +477,9 @@ impl Filesystem for Served {
         reply.ok();
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
         let gateway = self.gateway();
-        let work = async move { gateway.space().await };
+        let work = async move { gateway.space(inode).await };
         self.requests.start("statfs", 0, work, |done| match done {
             Ok(space) => reply.statfs(
                 space.block_count,

@@ -2,7 +2,8 @@
 
 use crate::errno::Errno;
 use crate::gateway::Gateway;
-use gabion_meta::Limit;
+use fuser::INodeNo;
+use gabion_meta::{Limit, Quota};
 
 /// The unit of `statfs`.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
@@ -19,9 +20,34 @@ pub(crate) struct Space {
     pub(crate) free_inode_count: u64,
 }
 
+impl Space {
+    /// The part of it that a quota allows.
+    fn within(self, quota: Quota, (used_bytes, used_files): (u64, u64)) -> Self {
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        let lower = |limit: Limit, present: u64, number: fn(u64) -> u64, used: u64| {
+            let limit = limit.number();
+            limit.map_or(present, |limit| {
+                number(limit.saturating_sub(used)).min(present)
+            })
+        };
+        Self {
+            block_count: lower(quota.bytes, self.block_count, blocks, 0),
+            free_block_count: lower(quota.bytes, self.free_block_count, blocks, used_bytes),
+            inode_limit: lower(quota.files, self.inode_limit, |count| count, 0),
+            free_inode_count: lower(
+                quota.files,
+                self.free_inode_count,
+                |count| count,
+                used_files,
+            ),
+        }
+    }
+}
+
 impl Gateway {
-    /// The space of the cluster, as files of this mount's pool take it: without parity, and within its quota.
-    pub(crate) async fn space(&self) -> Result<Space, Errno> {
+    /// The space of the cluster, as files of this mount's pool take it at an inode: without parity, and within the quotas
+    /// of the pool and of the directory.
+    pub(crate) async fn space(&self, number: INodeNo) -> Result<Space, Errno> {
         let usage = self.client.usage().await?;
         let own = self.pools.named(&self.pool);
         let (k, m) = own.map_or((1, 0), |pool| (pool.spec.k as u64, pool.spec.m as u64));
@@ -32,21 +58,18 @@ impl Gateway {
         let known = usage.pools.values().find(|pool| pool.name == self.pool);
         let (quota, used) = known.map_or_else(Default::default, |pool| (pool.quota, pool.used));
         let file_count: u64 = usage.pools.values().map(|pool| pool.file_count).sum();
-        let left = |limit: Limit, used: u64, free: u64| {
-            let allowed = limit.number().map(|limit| limit.saturating_sub(used));
-            allowed.map_or(free, |allowed| allowed.min(free))
-        };
-        let (all, free) = (data(capacity_bytes), data(free_bytes));
-        let free_file_count = left(quota.files, used.files, FREE_FILE_COUNT);
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
-        Ok(Space {
-            block_count: blocks(quota.bytes.number().map_or(all, |limit| limit.min(all))),
-            free_block_count: blocks(left(quota.bytes, used.bytes, free)),
-            inode_limit: match quota.files {
-                Limit::AtMost(limit) => limit,
-                Limit::Unlimited => file_count.saturating_add(FREE_FILE_COUNT),
-            },
-            free_inode_count: free_file_count,
+        let cluster = Space {
+            block_count: blocks(data(capacity_bytes)),
+            free_block_count: blocks(data(free_bytes)),
+            inode_limit: file_count.saturating_add(FREE_FILE_COUNT),
+            free_inode_count: FREE_FILE_COUNT,
+        };
+        let space = cluster.within(quota, (used.bytes, used.files));
+        let inode = self.numbers.inode(number);
+        Ok(match self.client.directory_quota(inode).await? {
+            Some(own) => space.within(own.quota, (own.used.bytes, own.used.entries)),
+            None => space,
         })
     }
 }

@@ -44,7 +44,7 @@ pub(crate) use lab::{
 };
 pub(crate) use metadata::{MetadataCommand, MetadataOptions};
 pub(crate) use mount::{MountArguments, UmountArguments, own_words};
-pub(crate) use pool::{PoolOptions, QuotaOptions};
+pub(crate) use pool::{DirectoryQuotaOptions, PoolOptions, QuotaOptions};
 pub(crate) use repair::{LimitOptions, NodeArguments, NodeCommand, RepairCommand, RepairOptions};
 pub(crate) use top::TopOptions;
 
@@ -260,6 +260,8 @@ pub(crate) enum Command {
         #[arg(value_name = "FILE[:OFFSET]", value_parser = checks::path)]
         what: String,
     },
+    /// Show or change a directory's limits of bytes and of files, and what is below it
+    Quota(DirectoryQuotaOptions),
     /// Show the space of files, chunks and reserves by pool, and what each node has used and free
     Df,
     /// Create, list, resize and delete images, which are files served as block devices

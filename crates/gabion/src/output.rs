@@ -11,6 +11,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width};
 use gabion_client::Progress;
 pub(crate) use gabion_console::view::counted;
+use gabion_meta::Limit;
 use gabion_testbed::Unit;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -134,6 +135,24 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).context("write the result as JSON")?;
     println!("{text}");
     Ok(())
+}
+
+/// The cells of a limit: the name, what is limited, the used part, the limit and the rest.
+pub(crate) fn limit_row(
+    name: &str,
+    what: &str,
+    (used, limit): (u64, Limit),
+    unit: fn(u64) -> String,
+) -> [String; 5] {
+    let limit = limit.number();
+    let left = limit.map(|limit| limit.saturating_sub(used));
+    [
+        name.to_owned(),
+        what.to_owned(),
+        unit(used),
+        limit.map_or_else(|| "none".to_owned(), unit),
+        left.map_or_else(String::new, unit),
+    ]
 }
 
 /// A table with a heading; columns after the first are right-aligned if they hold numbers. Cells of

@@ -2,10 +2,11 @@
 //! a bug.
 
 use crate::directories::{key_of, path_of};
+use crate::directory_quotas;
 use crate::error::MetaError;
 use crate::extents::{Found, data_bytes, extents, find};
 use crate::hard_links::{NAMES_MAX, others};
-use crate::ids::contradictions;
+use crate::ids;
 use crate::inline_rows::{agrees, inline_files};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
@@ -63,7 +64,8 @@ pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
         check.rests()?;
         check.locks()?;
         check.uses()?;
-        check.faults.extend(contradictions(txn)?);
+        check.faults.extend(ids::contradictions(txn)?);
+        check.faults.extend(directory_quotas::contradictions(txn)?);
         Ok(check.faults)
     })
 }

@@ -5,6 +5,7 @@
 //! directories in it one after another, are in the byte order of whole paths.
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
+use crate::directory_quotas::{check_border, count_directory, uncount_directory};
 use crate::error::MetaError;
 use crate::ids::{Change, Leased};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -80,7 +81,8 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`] when it is in another
     /// generation; [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::NotEmpty`];
     /// [`MetaError::FileExists`]; [`MetaError::NotADirectory`]; [`MetaError::IntoItself`] for a path below the
-    /// directory; [`MetaError::TooDeep`] when a directory below would have too many above it.
+    /// directory; [`MetaError::TooDeep`] when a directory below would have too many above it; [`MetaError::Quota`] when
+    /// another quota counts what is there.
     pub fn rename_directory(
         &self,
         id: DirectoryId,
@@ -109,6 +111,7 @@ impl<K: KeyValue> Meta<K> {
             make_way_for_directory(txn, to, existing, now)?;
             check_levels(to, row.level_count)?;
             let (parent, name) = make_parents(txn, to, (row.attributes.for_parent(), now))?;
+            check_border(txn, (Inode::Directory(id), row.quota), (parent, to))?;
             unlink(txn, &(row.parent, key_of(&row.name)), now)?;
             link(txn, &(parent, key_of(name)), Inode::Directory(id), now)?;
             row.attributes.note_change(now);
@@ -136,6 +139,7 @@ fn remove(
     }
     unlink(txn, &(row.parent, key_of(&row.name)), now)?;
     USER_ATTRIBUTES.delete(txn, &Inode::Directory(id))?;
+    uncount_directory(txn, id, row)?;
     DIRECTORIES.delete(txn, &id)
 }
 
@@ -312,6 +316,7 @@ fn make(
         level_count: 0,
         generation: 0,
         attributes: Attributes::new(attributes, now),
+        quota: count_directory(txn, parent)?,
     };
     DIRECTORIES.put(txn, &id, &made)?;
     note_levels(txn, parent, 1)?;

@@ -2,6 +2,7 @@
 
 use crate::metadata_log::LogError;
 use crate::paths::DirectoryId;
+use crate::quota_error::QuotaError;
 use crate::records::{FencingToken, Holder, PutId};
 use gabion_layout::ClusterId;
 use gabion_layout::{ChunkId, Epoch, Generation, NodeId, RackId, StripeId};
@@ -459,46 +460,6 @@ impl MetaError {
                 | Self::WentBack { .. }
         )
     }
-}
-
-/// A quota that a request would exceed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum QuotaError {
-    /// The pool would have too many bytes.
-    #[error(
-        "pool {pool} uses {used} bytes of its quota of {limit}, and this takes {more} more; remove files, or raise the \
-        quota with 'gabion pool quota'"
-    )]
-    Bytes {
-        /// The pool.
-        pool: String,
-        /// Its quota.
-        limit: u64,
-        /// The bytes that it uses.
-        used: u64,
-        /// The bytes that the request takes more.
-        more: u64,
-    },
-    /// The pool would have too many files.
-    #[error(
-        "pool {pool} has all {limit} files of its quota; remove files, or raise the quota with 'gabion pool quota'"
-    )]
-    Files {
-        /// The pool.
-        pool: String,
-        /// Its quota.
-        limit: u64,
-    },
-    /// A quota for the stripes that another pool's blocks become.
-    #[error(
-        "pool {pool} has the encoded stripes of pool {of}; set the quota of pool {of}, which counts both"
-    )]
-    Encoded {
-        /// The pool.
-        pool: String,
-        /// The pool of the files.
-        of: String,
-    },
 }
 
 /// A rule of snapshots and clones that a request breaks.

@@ -6,6 +6,7 @@ use crate::directories::{
     absolute, check_levels, check_not_root, find, key_of, last_name, link, note_levels, record,
     unlink,
 };
+use crate::directory_quotas::check_border;
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::hard_links::{self, NameKey};
@@ -40,7 +41,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::Root`]; [`MetaError::FileRenamed`] and [`MetaError::DirectoryRenamed`] when a name has another inode, or
     /// the inode is in another generation; [`MetaError::IntoItself`] when one lies below the other; [`MetaError::TooDeep`]
-    /// when a directory below would have too many above it; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    /// when a directory below would have too many above it; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`];
+    /// [`MetaError::Quota`] when different quotas count them.
     pub fn exchange_names(&self, names: &[SeenName; 2], number: u64) -> Result<(), MetaError> {
         for name in names {
             if let Inode::Directory(id) = name.inode {
@@ -125,6 +127,7 @@ fn put_at(
     match inode {
         Inode::File(put) => {
             let mut file = file_of(txn, put)?;
+            check_border(txn, (inode, file.quota), (to.directory, &to.path))?;
             let (old, new) = (from.key(inode), to.key(inode));
             hard_links::exchange(txn, &mut file, (&old, new))?;
             file.attributes.note_change(now);
@@ -133,6 +136,7 @@ fn put_at(
         }
         Inode::Directory(id) => {
             let mut row = record(txn, id)?;
+            check_border(txn, (inode, row.quota), (to.directory, &to.path))?;
             check_levels(&to.path, row.level_count)?;
             row.attributes.note_change(now);
             note_levels(txn, to.directory, row.level_count + 1)?;

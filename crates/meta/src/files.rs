@@ -6,6 +6,7 @@ use crate::directories::{
     PAGE, absolute, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of,
     unlink, walk,
 };
+use crate::directory_quotas::{check_border, count_file_row, uncount_file_row};
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{Found, extents, extents_within, neighbours};
@@ -202,7 +203,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or `from` is none of
     /// them; [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
-    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when another quota counts what is
+    /// there.
     pub fn rename(
         &self,
         (put, from): (PutId, impl Into<RelativePath>),
@@ -225,6 +227,7 @@ impl<K: KeyValue> Meta<K> {
             }
             make_way(txn, &path, existing, now)?;
             let (directory, name) = make_parents(txn, &path, (file.attributes.for_parent(), now))?;
+            check_border(txn, (Inode::File(put), file.quota), (directory, &path))?;
             let new = (directory, name.to_owned());
             unlink(txn, &old, now)?;
             link(txn, &new, Inode::File(put), now)?;
@@ -344,12 +347,13 @@ fn with_path(txn: &dyn ReadTxn, mut row: FileRecord) -> Result<FileRecord, MetaE
     Ok(row)
 }
 
-/// Sets a file's row. The caller keeps its name in agreement.
+/// Sets a file's row, and counts it in the quota of a directory. The caller keeps its name in agreement.
 pub(crate) fn put_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
-    let row = FileRecord {
+    let mut row = FileRecord {
         name: last_name(&file.name).to_owned(),
         ..file.clone()
     };
+    count_file_row(txn, &mut row)?;
     FILES.put(txn, &file.put, &row)
 }
 
@@ -429,6 +433,7 @@ fn remove(
     unlink(txn, key, now)?;
     FILES.delete(txn, &file.put)?;
     uncount_file(txn, file)?;
+    uncount_file_row(txn, file)?;
     REQUESTED_FORMS.delete(txn, &file.put)
 }
 

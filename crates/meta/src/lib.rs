@@ -16,6 +16,7 @@ mod check;
 mod conversions;
 mod copy;
 mod directories;
+mod directory_quotas;
 mod displaced;
 mod dropped;
 mod error;
@@ -61,6 +62,7 @@ mod pools;
 mod predecessors;
 mod progress;
 mod puts;
+mod quota_error;
 mod quota_records;
 mod quotas;
 mod records;
@@ -85,7 +87,8 @@ pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
 pub use changed::{Changed, Observer};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};
-pub use error::{MetaError, QuotaError, SnapshotError};
+pub use directory_quotas::{QUOTA_DIRECTORIES_MAX, QUOTA_ENTRIES_MAX};
+pub use error::{MetaError, SnapshotError};
 pub use exchanges::SeenName;
 pub use files::{FilePart, Stripes};
 pub use gabion_layout::ClusterId;
@@ -104,7 +107,8 @@ pub use names::check_form;
 pub use paths::{DirectoryId, RelativePath};
 pub use pool_spec::{INLINE_BYTES_MAX, INLINE_BYTES_USUAL, PoolSpec};
 pub use puts::Put;
-pub use quota_records::{Limit, PoolUse, Quota, QuotaChange};
+pub use quota_error::QuotaError;
+pub use quota_records::{DirectoryUse, Limit, PoolUse, Quota, QuotaChange, QuotaStatus};
 pub use records::{
     Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
     FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inline, Inode, Lease, Listing,

@@ -2,6 +2,7 @@
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{absolute, check_free, link, make_parents};
+use crate::directory_quotas::check_border;
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::hard_links::{NAMES_MAX, others, set_others};
@@ -22,7 +23,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
     /// [`MetaError::TooManyNames`]; [`MetaError::FileName`]; [`MetaError::FileExists`];
-    /// [`MetaError::DirectoryExists`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`].
+    /// [`MetaError::DirectoryExists`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when
+    /// another quota counts what is there.
     pub fn link(
         &self,
         put: PutId,
@@ -43,6 +45,7 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::TooManyNames(file.name));
             }
             let (directory, name) = make_parents(txn, &path, (file.attributes.for_parent(), now))?;
+            check_border(txn, (Inode::File(put), file.quota), (directory, &path))?;
             let key = (directory, name.to_owned());
             link(txn, &key, Inode::File(put), now)?;
             names.push(key);

@@ -4,6 +4,7 @@
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{absolute, link, make_parents};
+use crate::directory_quotas::check_put;
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;
@@ -74,6 +75,7 @@ impl<K: KeyValue> Meta<K> {
             if !present.is_some_and(|file| goes(&file)) {
                 check_files(txn, pool_id)?;
             }
+            check_put(txn, &name, size_bytes)?;
             let record = pool(txn, pool_id)?;
             check_all_sizes(txn, &record, size_bytes, placements)?;
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
@@ -119,6 +121,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let mut record = put_record(txn, put)?;
             let PutTarget::New {
+                ref at,
                 pool: pool_id,
                 ref mut size_bytes,
                 ..
@@ -126,6 +129,7 @@ impl<K: KeyValue> Meta<K> {
             else {
                 return Err(MetaError::UnknownPut(put));
             };
+            check_put(txn, &absolute(txn, at)?, size)?;
             *size_bytes = size;
             let mut stripes = pending_stripes(txn, &record)?;
             let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);

@@ -1,5 +1,6 @@
 //! Records of quotas and of what pools use.
 
+use crate::paths::DirectoryId;
 use serde::{Deserialize, Serialize};
 
 /// A limit of a quota.
@@ -22,12 +23,12 @@ impl Limit {
     }
 }
 
-/// The most that a pool may use. The default has no limits.
+/// The most that a pool or a directory may use. The default has no limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Quota {
-    /// Data bytes of stripes, without parity.
+    /// Of a pool: data bytes of stripes, without parity. Of a directory: bytes of files.
     pub bytes: Limit,
-    /// Files, symbolic links included. A file with several names is one.
+    /// Files, symbolic links included; of a directory, directories too. A file with several names is one.
     pub files: Limit,
 }
 
@@ -47,4 +48,33 @@ pub struct PoolUse {
     pub bytes: u64,
     /// Files.
     pub files: u64,
+}
+
+/// What is below a directory with a quota.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DirectoryUse {
+    /// The sum of the sizes of files, holes included.
+    pub bytes: u64,
+    /// Files and directories. A file with several names is one.
+    pub entries: u64,
+}
+
+/// The quota of a directory, and what it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DirectoryQuota {
+    pub(crate) quota: Quota,
+    pub(crate) used: DirectoryUse,
+}
+
+/// A directory with a quota, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QuotaStatus {
+    /// The directory.
+    pub directory: DirectoryId,
+    /// Its path; `/` is the root.
+    pub path: String,
+    /// The most that may be below it. Its limit of files counts directories too.
+    pub quota: Quota,
+    /// What is below it.
+    pub used: DirectoryUse,
 }

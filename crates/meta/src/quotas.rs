@@ -5,11 +5,12 @@
 //! clients get the same bytes. Holes use nothing, and stripes that several files share are counted once. A change that
 //! takes no more than it gives back is never refused: an overwrite of a file's own stripes, a conversion, a repair.
 
-use crate::error::{MetaError, QuotaError};
+use crate::error::MetaError;
 use crate::extents::data_bytes;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
+use crate::quota_error::QuotaError;
 use crate::quota_records::{Limit, PoolUse, Quota, QuotaChange};
 use crate::records::{FileRecord, Placement, PoolRecord};
 use crate::schema::{FILES, POOL_NAMES, POOLS, QUOTAS, USES};

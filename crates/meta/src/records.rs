@@ -166,6 +166,8 @@ pub struct DirectoryRecord {
     pub generation: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
+    /// The directory whose quota counts what is made in it: itself, or one above it.
+    pub quota: Option<DirectoryId>,
 }
 
 /// The begin of an append phase.
@@ -186,6 +188,7 @@ impl DirectoryRecord {
             level_count: 0,
             generation: 0,
             attributes: Attributes::new(NewAttributes::DIRECTORY, now),
+            quota: None,
         }
     }
 }
@@ -240,6 +243,8 @@ pub struct FileRecord {
     pub is_read_only: bool,
     /// If its bytes are inline. Such a file has no extent.
     pub inline: Option<Inline>,
+    /// The directory whose quota counts it.
+    pub quota: Option<DirectoryId>,
 }
 
 /// The inline bytes of a file: they are a row of the metadata, and no stripe has them.
@@ -300,6 +305,7 @@ impl FileRecord {
             shared_below: StripeId(0),
             is_read_only: false,
             inline: None,
+            quota: None,
         }
     }
 }

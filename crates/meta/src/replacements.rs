@@ -14,6 +14,7 @@
 //! Stripes that leave the file without a successor are noted until no node serves them, and until then the
 //! file gets no stripe for a hole: a reader with an old layout would read the bytes from before.
 
+use crate::directory_quotas::check_growth;
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped, prune_dropped};
 use crate::error::MetaError;
@@ -106,6 +107,7 @@ impl<K: KeyValue> Meta<K> {
                 old_bytes += data_bytes(txn, old)?;
             }
             check_bytes(txn, &held, &placements, old_bytes)?;
+            check_growth(txn, &record, rewrite.size.applied_to(record.size_bytes))?;
             let put = reserve(txn, PutTarget::Stripes(file), &placements, &failed, now_ms)?;
             let rewrite = rewrite.clone();
             REPLACEMENTS.put(txn, &put.id, &ReplacementRecord { file, rewrite })?;
@@ -151,7 +153,8 @@ impl<K: KeyValue> Meta<K> {
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
     /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
     /// [`MetaError::StillServed`] when it fills a hole and others have made one since;
-    /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`].
+    /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`]; [`MetaError::Quota`] of a directory that has no room for a larger
+    /// file by now.
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         let now = self.wall_time();
         self.change(|txn| {

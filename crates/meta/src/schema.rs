@@ -6,7 +6,7 @@ use crate::kv::{ReadTxn, WriteTxn};
 use crate::lock_ranges::HeldLock;
 use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
-use crate::quota_records::{PoolUse, Quota};
+use crate::quota_records::{DirectoryQuota, PoolUse, Quota};
 use crate::records::{
     ChangeDone, DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
     MapId, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
@@ -38,15 +38,18 @@ pub(crate) const POOL_NAMES: Table<String, PoolId> = Table::new("pool names", 5,
 pub(crate) const QUOTAS: Table<PoolId, Quota> = Table::new("quotas", 55, 1);
 /// The bytes and files that pools use.
 pub(crate) const USES: Table<PoolId, PoolUse> = Table::new("uses of pools", 56, 1);
+/// Directories with quotas.
+pub(crate) const DIRECTORY_QUOTAS: Table<DirectoryId, DirectoryQuota> =
+    Table::new("quotas of directories", 58, 1);
 /// Visible files.
-pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 8);
+pub(crate) const FILES: Table<PutId, FileRecord> = Table::new("files", 6, 9);
 /// The bytes of inline files; no row is empty.
 pub(crate) const INLINE: Table<PutId, Vec<u8>> = Table::new("inline bytes", 57, 1);
 /// Names in directories, of files and of directories: the key of a directory ends with `/`.
 pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
 /// Directories. The root has a row too, but no name.
 pub(crate) const DIRECTORIES: Table<DirectoryId, DirectoryRecord> =
-    Table::new("directories", 40, 3);
+    Table::new("directories", 40, 4);
 /// The names of files beside their first ones.
 pub(crate) const HARD_LINKS: Table<PutId, Vec<(DirectoryId, String)>> =
     Table::new("hard links", 42, 1);

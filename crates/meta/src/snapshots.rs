@@ -4,6 +4,7 @@
 use crate::attributes::Attributes;
 use crate::changes_done::is_done;
 use crate::directories::{absolute, check_free, link, make_parents};
+use crate::directory_quotas::check_put;
 use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};
@@ -119,6 +120,7 @@ fn check(
     let path = absolute(txn, to)?;
     check_file_name(&path)?;
     check_free(txn, &path)?;
+    check_put(txn, &path, file.size_bytes)?;
     check_files(txn, file.pool)?;
     let inline_bytes = file.inline.map_or(0, |inline| inline.length_bytes);
     check_more(txn, &pool(txn, file.pool)?, inline_bytes)?;

@@ -186,7 +186,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         R::Nodes => USERS.and(COORDINATOR),
         R::Accept(_)
         | R::CommitPool(_)
-        | R::CreatePool(_) | R::SetQuota(_)
+        | R::CreatePool(_) | R::SetQuota(_) | R::SetDirectoryQuota(_)
         | R::RepairNow(_)
         | R::OrderRepair(_)
         | R::Drain(_)
@@ -216,6 +216,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::ExchangeNames(_)
         | R::LookupInode(_)
         | R::StatInode(_)
+        | R::DirectoryQuota(_)
         | R::UserAttributes(_)
         | R::SetAttributes(_)
         | R::Grow(_)

@@ -140,7 +140,7 @@ impl Ports for Script {
         let reply = match request {
             CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
             CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile { .. } => {
-                CoordinatorReply::File(self.look_up())
+                CoordinatorReply::File(Box::new(self.look_up()))
             }
             CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
                 stripe: Some(ended_stripe()),

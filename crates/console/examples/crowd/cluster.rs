@@ -116,7 +116,7 @@ impl Ports for Crowd {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = match request {
             CoordinatorRequest::Nodes => CoordinatorReply::Nodes(status.nodes.clone()),
-            CoordinatorRequest::Status => CoordinatorReply::Status(status.clone()),
+            CoordinatorRequest::Status => CoordinatorReply::Status(Box::new(status.clone())),
             CoordinatorRequest::OrderRepair(RepairOrder::Limit {
                 limits,
                 p99_target_ms,

@@ -1,4 +1,4 @@
-//! The arguments of `gabion pool create` and `gabion pool quota`.
+//! The arguments of `gabion pool create`, `gabion pool quota` and `gabion quota`.
 
 use super::schemes::{placement_help, update_help};
 use crate::output::parse_seconds;
@@ -23,6 +23,23 @@ pub(crate) struct QuotaOptions {
     /// Most files, or 'none'
     #[arg(long, value_name = "N", value_parser = super::checks::files_limit)]
     pub(crate) files: Option<Limit>,
+}
+
+/// A change of a directory's quota.
+#[derive(Args, Debug)]
+pub(crate) struct DirectoryQuotaOptions {
+    /// Path of the directory; / is the root directory
+    #[arg(value_parser = super::checks::path)]
+    pub(crate) path: String,
+    /// Most bytes of the files below the directory, holes included, or 'none'
+    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit)]
+    pub(crate) bytes: Option<Limit>,
+    /// Most files and directories below the directory, or 'none'
+    #[arg(long, value_name = "N", value_parser = super::checks::files_limit)]
+    pub(crate) files: Option<Limit>,
+    /// Remove the quota: nothing is counted or refused any more
+    #[arg(long, conflicts_with_all = ["bytes", "files"])]
+    pub(crate) remove: bool,
 }
 
 /// Parameters of a pool.

@@ -10,6 +10,7 @@ use crate::output::{Format, Shown, bytes, print_json};
 use gabion_client::{Client, ClientError, File, NewFile};
 use gabion_layout::ByteRange;
 use gabion_meta::{Existing, Inode, PoolRecord};
+use gabion_protocol::message::Cause;
 use gabion_wire::random_bytes;
 use serde_json::json;
 use std::time::Instant;
@@ -54,8 +55,12 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
         whole(&client, &original, new, size).await?;
     } else {
         let number = random_bytes().context("draw a random number")?;
-        // In the root, whose path is never too long and never changes.
         let unnamed = format!(".copy-{:016x}", u64::from_le_bytes(number));
+        let unnamed = match quota_above(&client, &to).await? {
+            Some(directory) => format!("{directory}/{unnamed}"),
+            // In the root, whose path is never too long and never changes.
+            None => unnamed,
+        };
         let copying = sparse(&client, &original, (&unnamed, new), (size, &stored));
         let copied = tokio::select! {
             copied = copying => copied.map_err(Failure::from),
@@ -75,6 +80,24 @@ pub(crate) async fn cp(options: CopyOptions, place: &Place, format: Format) -> R
     }
     println!("copied {name} to {to}: {}", bytes(size));
     Ok(())
+}
+
+/// The directory above a path whose quota counts what is made there, if it is not the root: no file moves there from
+/// elsewhere.
+async fn quota_above(client: &Client, path: &str) -> Result<Option<String>, Failure> {
+    let ends = path.rmatch_indices('/').map(|(at, _)| &path[..at]);
+    for above in ends {
+        match client.inode(above).await {
+            Ok(status) => {
+                let quota = client.directory_quota(status.inode).await?;
+                let path = quota.map(|quota| quota.path);
+                return Ok(path.filter(|path| path != "/"));
+            }
+            Err(error) if error.cause() == Cause::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a target before anything is copied.

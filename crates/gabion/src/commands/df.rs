@@ -3,6 +3,7 @@
 use super::connect;
 use super::health;
 use super::pool::quota_as_json;
+use super::quota;
 use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table};
@@ -80,6 +81,7 @@ fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
         "pools": usage.pools.values().map(with_quota).collect::<Vec<_>>(),
         "all": pool(&total(usage)),
         "nodes": nodes.collect::<Vec<_>>(),
+        "directories": usage.directories.iter().map(quota::as_json).collect::<Vec<_>>(),
         "nodes_not_counted": silent.iter().map(|node| node.0).collect::<Vec<_>>(),
     })
 }

@@ -25,6 +25,7 @@ pub(crate) mod nbd;
 pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod repair;
 pub(crate) mod repair_status;
 pub(crate) mod resize;

@@ -4,14 +4,16 @@ use super::connect;
 use super::repair_status::restraints;
 use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions, QuotaOptions};
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, counted, print_json, say, table, wrapped};
+use crate::output::{
+    Format, align_numbers, bytes, counted, limit_row, print_json, say, table, wrapped,
+};
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_console::view::pools::{
     PoolView, cost_of, phase_survives, reserve_bytes, with_reserves,
 };
 use gabion_layout::duration;
-use gabion_meta::{Limit, PoolRecord, PoolSpec, PutId, QuotaChange};
+use gabion_meta::{PoolRecord, PoolSpec, PutId, QuotaChange};
 use gabion_planner::pool::PoolCost;
 use gabion_protocol::message::{
     Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest, PoolUsage,
@@ -40,7 +42,7 @@ pub(crate) async fn run(
 }
 
 /// The failure of a request for a new pool or a quota. A refused name or parameter is a usage error.
-fn refused(error: ClientError) -> Failure {
+pub(super) fn refused(error: ClientError) -> Failure {
     match error.cause() {
         Cause::Invalid | Cause::Exists => Failure::usage(error.to_string()),
         _ => error.into(),
@@ -67,20 +69,14 @@ async fn quota(options: QuotaOptions, place: &Place, format: Format) -> Result<(
     }
     let mut table = table(&["pool", "", "used", "quota", "left"]);
     let (used, quota) = (known.used, known.quota);
-    let mut add = |what: &str, used: u64, limit: Limit, unit: fn(u64) -> String| {
-        let left = limit.number().map(|limit| limit.saturating_sub(used));
-        let shown = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), unit);
-        let left = left.map_or_else(String::new, unit);
-        table.add_row([
-            name.clone(),
-            what.to_owned(),
-            unit(used),
-            shown(limit.number()),
-            left,
-        ]);
-    };
-    add("data", used.bytes, quota.bytes, crate::output::bytes);
-    add("files", used.files, quota.files, |count| count.to_string());
+    table.add_row(limit_row(
+        &name,
+        "data",
+        (used.bytes, quota.bytes),
+        crate::output::bytes,
+    ));
+    let count = |count: u64| count.to_string();
+    table.add_row(limit_row(&name, "files", (used.files, quota.files), count));
     align_numbers(&mut table);
     println!("{table}");
     say(

@@ -2,12 +2,13 @@
 
 use super::attributes::{access, path_name, shown, to_json};
 use super::connect;
+use super::quota::as_json;
 use crate::arguments::Place;
 use crate::failure::Failure;
 use crate::output::{Format, bytes, print_json, table};
 use gabion_client::FileStat;
 use gabion_console::view::files::{is_lost, stripes};
-use gabion_meta::{Attributes, Inode, InodeStatus, Kind};
+use gabion_meta::{Attributes, Inode, InodeStatus, Kind, QuotaStatus};
 use serde_json::{Value, json};
 
 pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<(), Failure> {
@@ -17,15 +18,20 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
         Inode::File(file) if known.kind == Kind::Symlink => Some(client.read_link(file).await?),
         _ => None,
     };
+    let quota = client.directory_quota(known.inode).await?;
     if known.kind != Kind::File {
-        return stat_without_stripes(name, &known, target.as_deref(), format);
+        let quota = quota.as_ref();
+        return stat_without_stripes(name, (&known, target.as_deref()), quota, format);
     }
     let stat = client.stat(name).await?;
     if format == Format::Json {
-        return print_json(&stat_json(name, &stat));
+        let mut shown = stat_json(name, &stat);
+        shown["quota"] = json!(quota.as_ref().map(as_json));
+        return print_json(&shown);
     }
     println!("{}", summary(name, known.link_count, &stat));
     print_attributes(&stat.layout.file.attributes);
+    print_quota(quota.as_ref());
     if stat.layout.stripes.is_empty() {
         return Ok(());
     }
@@ -106,8 +112,8 @@ fn summary(name: &str, link_count: u64, stat: &FileStat) -> String {
 /// Shows a directory or a symbolic link.
 fn stat_without_stripes(
     name: &str,
-    known: &InodeStatus,
-    target: Option<&str>,
+    (known, target): (&InodeStatus, Option<&str>),
+    quota: Option<&QuotaStatus>,
     format: Format,
 ) -> Result<(), Failure> {
     let (name, attributes) = (path_name(name), &known.attributes);
@@ -117,6 +123,7 @@ fn stat_without_stripes(
             Some(target) => shown["symlink_to"] = json!(target),
             None => shown["directory"] = json!(true),
         }
+        shown["quota"] = json!(quota.map(as_json));
         return print_json(&shown);
     }
     match target {
@@ -124,7 +131,15 @@ fn stat_without_stripes(
         None => println!("{name}: a directory"),
     }
     print_attributes(attributes);
+    print_quota(quota);
     Ok(())
+}
+
+/// Names the directory whose quota counts an inode.
+fn print_quota(quota: Option<&QuotaStatus>) {
+    if let Some(QuotaStatus { path, .. }) = quota {
+        println!("counted by the quota of {path}");
+    }
 }
 
 fn print_attributes(attributes: &Attributes) {

@@ -1,4 +1,4 @@
-//! Quotas of pools on clusters of real processes, by the command line and through a mount.
+//! Quotas of pools and of directories on clusters of real processes, by the command line and through a mount.
 
 use crate::support::mount::{Mounted, can_mount};
 use crate::support::{TestCluster, complaint, fails, fails_on, path_text, pattern, wait_for};
@@ -232,4 +232,141 @@ fn a_mount_has_the_space_of_its_quota() {
     fs::write(mounted.path("g"), b"").expect("the second file");
     let third = fs::write(mounted.path("h"), b"").expect_err("the third file");
     assert_eq!(third.raw_os_error(), Some(Errno::DQUOT.raw_os_error()));
+}
+
+/// A cluster without a quota of its pool, with a directory that may have this much below it.
+fn with_directory(limits: &[&str]) -> TestCluster {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "p", "--code=rs(4,2)", "--chunk=64KiB"]);
+    cluster.run(&["mkdir", "d"]);
+    cluster.run(&[&["quota", "d"], limits].concat());
+    cluster
+}
+
+/// The bytes, and the files and directories, below the directory.
+fn below(cluster: &TestCluster) -> (u64, u64) {
+    let quota = &cluster.json(&["quota", "d"])["quota"];
+    let number = |name: &str| quota[name].as_u64().expect("a number");
+    (number("used_bytes"), number("used_files"))
+}
+
+#[test]
+fn a_directory_has_no_more_than_its_quota() {
+    let cluster = with_directory(&["--bytes=600KiB", "--files=3"]);
+    let bytes = pattern(500 * KIB, 1);
+    cluster.put("d/below/a", &bytes);
+    assert_eq!(below(&cluster), (500 * KIB as u64, 2));
+    let source = cluster.path("source");
+    fs::write(&source, pattern(200 * KIB, 2)).expect("a directory of the test");
+    let source = path_text(&source).to_owned();
+    for refused in [
+        fails_on(&cluster, &["put", &source, "d/b"], 1),
+        fails_on(&cluster, &["append", "d/below/a", &source], 1),
+        fails_on(&cluster, &["truncate", "d/below/a", "--size=1MiB"], 1),
+        put_stream(&cluster, "d/b", &pattern(200 * KIB, 2)).expect_err("there is no room"),
+    ] {
+        assert!(
+            refused.contains("the files below 'd' have 512000 bytes"),
+            "{refused}"
+        );
+    }
+    assert!(cluster.get("d/below/a") == bytes);
+    // What takes the place of as much is stored, and holes count.
+    cluster.write("d/below/a", 100_000, b"in place");
+    cluster.run(&["put", "--replace", &source, "d/below/a"]);
+    cluster.run(&["truncate", "d/below/a", "--size=600KiB"]);
+    assert_eq!(below(&cluster), (600 * KIB as u64, 2));
+    cluster.run(&["mkdir", "d/last"]);
+    let refused = fails_on(&cluster, &["mkdir", "d/more"], 1);
+    assert!(refused.contains("all 3 files and directories"), "{refused}");
+
+    // Names stay on their side.
+    cluster.put("outside", b"bytes");
+    for command in [
+        &["mv", "outside", "d/in"][..],
+        &["mv", "d/below/a", "out"],
+        &["ln", "outside", "d/in"],
+        &["mv", "d/below", "out"],
+        &["mv", "--exchange", "outside", "d/below/a"],
+    ] {
+        let refused = fails_on(&cluster, command, 1);
+        assert!(
+            refused.contains("copy it there, then remove it here"),
+            "{refused}"
+        );
+    }
+    cluster.run(&["mv", "d", "e/d"]);
+    cluster.run(&["mv", "e/d", "d"]);
+    let refused = fails_on(&cluster, &["quota", "d/below", "--files=1"], 2);
+    assert!(
+        refused.contains("only one of them can have one"),
+        "{refused}"
+    );
+    // A copy with a hole gets its name below the directory, too.
+    cluster.run(&["rmdir", "d/last"]);
+    cluster.run(&["quota", "d", "--bytes=none"]);
+    cluster.run(&["cp", "d/below/a", "d/below/copy"]);
+    assert_eq!(below(&cluster), (1200 * KIB as u64, 3));
+    let told = cluster.json(&["stat", "d/below/copy"]);
+    assert_eq!(told["quota"]["directory"], "d");
+    let told = cluster.json(&["df"]);
+    assert_eq!(told["directories"][0]["quota_files"], 3);
+
+    cluster.run(&["quota", "d", "--remove"]);
+    assert!(cluster.json(&["quota", "d"])["quota"].is_null());
+    cluster.run(&["mv", "outside", "d/in"]);
+    cluster.run(&["quota", "d", "--files=4"]);
+    assert_eq!(below(&cluster), (1200 * KIB as u64 + 5, 4));
+}
+
+#[test]
+fn a_mount_keeps_the_quota_of_its_directory() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = with_directory(&["--bytes=1MiB", "--files=4"]);
+    let whole = Mounted::start(&cluster, "p", &[]);
+    let mounted = Mounted::start(&cluster, "p:/d", &[]);
+    let space = rustix::fs::statvfs(mounted.path("")).expect("it is mounted");
+    assert_eq!(space.f_blocks * space.f_frsize, 1 << 20);
+    assert_eq!((space.f_files, space.f_ffree), (4, 4));
+    let space = rustix::fs::statvfs(whole.path("")).expect("it is mounted");
+    assert!(space.f_blocks * space.f_frsize > 1 << 20);
+
+    let errno = |error: std::io::Error| error.raw_os_error().map(Errno::from_raw_os_error);
+    let file = mounted.path("f");
+    fs::write(&file, pattern(900 * KIB, 1)).expect("there is room");
+    let handle = fs::File::options()
+        .write(true)
+        .open(&file)
+        .expect("it is there");
+    let refused = handle.write_all_at(&pattern(300 * KIB, 2), 900 * KIB as u64);
+    assert_eq!(refused.err().and_then(errno), Some(Errno::DQUOT));
+    let refused = handle.set_len(2 << 20);
+    assert_eq!(refused.err().and_then(errno), Some(Errno::DQUOT));
+    handle.write_all_at(b"in place", 0).expect("no byte is new");
+    let space = rustix::fs::statvfs(mounted.path("")).expect("it is mounted");
+    assert!(space.f_bavail * space.f_frsize <= 124 * KIB as u64);
+    assert_eq!(space.f_ffree, 3);
+    // The kernel may have handed over a part of the write that was refused.
+    handle.set_len(100).expect("it gets smaller");
+    drop(handle);
+
+    fs::write(whole.path("g"), "outside").expect("there is room");
+    let refused = fs::rename(whole.path("g"), whole.path("d/g"));
+    assert_eq!(refused.err().and_then(errno), Some(Errno::XDEV));
+    let refused = fs::hard_link(whole.path("g"), whole.path("d/g"));
+    assert_eq!(refused.err().and_then(errno), Some(Errno::XDEV));
+    // So `mv` copies.
+    let moved = std::process::Command::new("mv")
+        .args([whole.path("g"), whole.path("d/g")])
+        .status()
+        .expect("it runs");
+    assert!(moved.success());
+    assert_eq!(
+        fs::read(mounted.path("g")).expect("it is there"),
+        b"outside"
+    );
+    assert!(!whole.path("g").exists());
+    assert_eq!(below(&cluster).1, 2);
 }

@@ -4,6 +4,7 @@ mod attributes;
 mod by_model;
 mod conversions;
 mod directories;
+mod directory_quotas;
 mod engines;
 mod exclusive;
 mod fixture;

@@ -199,14 +199,13 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
             Ask::SetAttributes(asked) => self.files.set_attributes(asked).await,
             Ask::StatInode(inode) => self.files.stat_inode(inode).await,
             Ask::UserAttributes(inode) => self.files.user_attributes(inode).await,
-            Ask::ReadDirectory(page) => self.files.read_directory(page).await,
             Ask::Link(asked) => self.files.link(asked).await,
             Ask::MakeSymlink(asked) => self.files.make_symlink(asked).await,
             Ask::ReadLink(file) => self.files.read_link(file).await,
-            Ask::MakeDirectory(asked) => self.files.make_directory(asked).await,
-            Ask::RemoveDirectory(asked) => self.files.remove_directory(asked).await,
-            Ask::RenameDirectory(asked) => self.files.rename_directory(asked).await,
-            Ask::ExchangeNames(asked) => self.files.exchange_names(asked).await,
+            #[rustfmt::skip]
+            Ask::ReadDirectory(_) | Ask::MakeDirectory(_) | Ask::RemoveDirectory(_) | Ask::RenameDirectory(_)
+            | Ask::ExchangeNames(_) | Ask::SetDirectoryQuota(_)
+            | Ask::DirectoryQuota(_) => self.files.answer_on_directories(request).await,
             Ask::Grow(asked) => self.files.grow(asked).await,
             Ask::OpenExclusive(asked) => self.files.open_exclusive(asked).await,
             Ask::RenewExclusive(asked) => self.files.renew_exclusive(asked).await,

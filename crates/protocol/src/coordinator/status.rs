@@ -17,7 +17,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
         let status = self.shared.core.scan_meta(count).await?;
-        Ok(CoordinatorReply::Status(status))
+        Ok(CoordinatorReply::Status(Box::new(status)))
     }
 
     pub(super) fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {

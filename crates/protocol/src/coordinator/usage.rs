@@ -23,6 +23,7 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         let mut usage = ClusterUsage {
             nodes: self.shared.nodes.usages(&fleet),
             spaces: self.shared.nodes.last_heard(&fleet).0,
+            directories: meta.directory_quotas()?,
             ..ClusterUsage::default()
         };
         let pools = meta.pools()?;

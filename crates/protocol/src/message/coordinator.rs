@@ -16,7 +16,7 @@ use gabion_layout::{
 };
 use gabion_meta::{
     Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, Inline, InodeStatus, Listing,
-    LockSessionId, Locking, PoolRecord, PutId,
+    LockSessionId, Locking, PoolRecord, PutId, QuotaStatus,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
@@ -198,9 +198,11 @@ pub enum CoordinatorReply {
     /// The outcome of a write of inline bytes.
     InlineWritten(InlineWritten),
     /// A file with its layout.
-    File(FileLayout),
+    File(Box<FileLayout>),
     /// The file or directory.
     Inode(Box<InodeStatus>),
+    /// The quota that counts an inode.
+    DirectoryQuota(Option<Box<QuotaStatus>>),
     /// All attributes of the inode.
     Attributes(Attributes),
     /// Those that users have given to the inode.
@@ -236,7 +238,7 @@ pub enum CoordinatorReply {
     /// A page of files.
     Listing(Listing),
     /// Redundancy and repair.
-    Status(ClusterStatus),
+    Status(Box<ClusterStatus>),
     /// The links that were measured, by sender and receiver.
     Links(Vec<LinkRate>),
     /// The result of a scrub.

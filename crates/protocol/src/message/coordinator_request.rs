@@ -22,7 +22,7 @@ use gabion_layout::{
 use gabion_meta::{
     AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
     Inode, InodeStatus, Listing, LockChange, LockSessionId, Locking, NewAttributes, PoolRecord,
-    PutId, QuotaChange, RelativePath, SeenName, SessionId, SizeChange,
+    PutId, QuotaChange, QuotaStatus, RelativePath, SeenName, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,6 +173,17 @@ calls! {
         /// The change.
         change: QuotaChange,
     }
+    /// Change the quota of a directory; without a change, remove it. May be repeated.
+    SetDirectoryQuota {
+        /// The directory.
+        directory: DirectoryId,
+        /// The change.
+        change: Option<QuotaChange>,
+    }
+    /// The quota of a directory that counts a file or directory, if there is one.
+    DirectoryQuota[Inode] -> Option<QuotaStatus> {
+        CoordinatorReply::DirectoryQuota(status) => status.map(|status| *status),
+    }
     /// All pools.
     Pools -> Vec<PoolRecord> { CoordinatorReply::Pools(pools) => pools }
     /// The pools' rules for the reserved space of these stripes; stripes without any are left out.
@@ -248,7 +259,7 @@ calls! {
     Lookup {
         /// The file's name.
         name: String,
-    } -> FileLayout { CoordinatorReply::File(layout) => layout }
+    } -> FileLayout { CoordinatorReply::File(layout) => *layout }
     /// The file that a put made, whatever its name is now, with the layout of one window.
     LookupFile {
         /// The put.
@@ -256,7 +267,7 @@ calls! {
         /// A byte of the window.
         offset: u64,
     } -> Option<FileLayout> {
-        CoordinatorReply::File(layout) => Some(layout),
+        CoordinatorReply::File(layout) => Some(*layout),
         CoordinatorReply::Gone => None,
     }
     /// A page of the files whose names have this prefix.
@@ -462,7 +473,7 @@ calls! {
         number: u64,
     }
     /// Redundancy and repair state of the cluster.
-    Status -> ClusterStatus { CoordinatorReply::Status(status) => status }
+    Status -> ClusterStatus { CoordinatorReply::Status(status) => *status }
     /// Repair a stripe that takes no updates because too few of its chunks are left, without waiting for the grace
     /// period of its nodes to end. The reply says whether a repair is possible. May be repeated.
     Hasten {

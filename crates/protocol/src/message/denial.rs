@@ -23,8 +23,10 @@ pub enum Cause {
     NotEmpty,
     /// Disks are too full (`ENOSPC`).
     NoSpace,
-    /// The quota of the pool is used up (`EDQUOT`).
+    /// The quota of the pool or of a directory is used up (`EDQUOT`).
     Quota,
+    /// A name of a file or directory would cross the border of a directory with a quota (`EXDEV`).
+    CrossesQuota,
     /// Another client uses the file (`EBUSY`).
     InUse,
     /// The request goes by an earlier state of the file or the cluster (`ESTALE`).
@@ -64,6 +66,7 @@ impl Cause {
             Self::NotEmpty => "not_empty",
             Self::NoSpace => "no_space",
             Self::Quota => "quota",
+            Self::CrossesQuota => "crosses_quota",
             Self::InUse => "in_use",
             Self::Stale => "stale",
             Self::Invalid => "invalid",
@@ -194,8 +197,16 @@ impl From<&MetaError> for Cause {
 impl From<&QuotaError> for Cause {
     fn from(error: &QuotaError) -> Self {
         match error {
-            QuotaError::Bytes { .. } | QuotaError::Files { .. } => Self::Quota,
-            QuotaError::Encoded { .. } => Self::Invalid,
+            QuotaError::Bytes { .. }
+            | QuotaError::Files { .. }
+            | QuotaError::DirectoryBytes { .. }
+            | QuotaError::DirectoryFiles { .. } => Self::Quota,
+            QuotaError::Border(_) => Self::CrossesQuota,
+            QuotaError::Encoded { .. }
+            | QuotaError::Nested { .. }
+            | QuotaError::TooManyEntries { .. }
+            | QuotaError::LinkedOutside { .. }
+            | QuotaError::TooManyDirectories { .. } => Self::Invalid,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The space that files take in their pools and on nodes.
 
 use gabion_layout::{NodeId, PoolId};
-use gabion_meta::{PoolUse, Quota};
+use gabion_meta::{PoolUse, Quota, QuotaStatus};
 use gabion_planner::placement::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,4 +45,6 @@ pub struct ClusterUsage {
     pub nodes: BTreeMap<NodeId, NodeUsage>,
     /// The disks of these nodes.
     pub spaces: BTreeMap<NodeId, Space>,
+    /// The directories with quotas.
+    pub directories: Vec<QuotaStatus>,
 }

@@ -52,7 +52,7 @@ impl Order {
             R::OpenExclusive(asked) if asked.takes_over => {
                 order("take_over", Subject::Named(format!("file {}", asked.file.0)))
             }
-            R::CreatePool(_) | R::SetQuota(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
+            R::CreatePool(_) | R::SetQuota(_) | R::SetDirectoryQuota(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
             | R::Accept(_) => {
                 let event = events::order_of(request)?;
                 order(event.kind, Subject::Named(event.sentence))
@@ -62,7 +62,7 @@ impl Order {
             | R::CommitPool(_) | R::Suspect(_) | R::ReportDamage(_) | R::Nodes | R::Pools | R::Reserves(_)
             | R::BeginPut(_) | R::ExtendPut(_) | R::PlaceAnew(_) | R::TouchPut(_) | R::CommitPut(_) | R::AbortPut(_)
             | R::Lookup(_) | R::LookupFile(_) | R::List(_) | R::Link(_) | R::Snapshot(_) | R::MakeSymlink(_) | R::ReadLink(_)
-            | R::MakeDirectory(_) | R::ReadDirectory(_) | R::LookupInode(_) | R::StatInode(_) | R::UserAttributes(_)
+            | R::MakeDirectory(_) | R::ReadDirectory(_) | R::LookupInode(_) | R::StatInode(_) | R::DirectoryQuota(_) | R::UserAttributes(_)
             | R::Grow(_) | R::OpenExclusive(_) | R::RenewExclusive(_) | R::CloseExclusive(_) | R::Token(_) | R::Status
             | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)
             | R::Hasten(_) | R::Links | R::ScrubAll | R::WriteInline(_) | R::BeginReplace(_) | R::CommitReplace(_) | R::Ended(_)

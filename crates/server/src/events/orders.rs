@@ -2,7 +2,7 @@
 
 use super::log::Happening;
 use gabion_meta::{Limit, QuotaChange};
-use gabion_protocol::message::{CoordinatorRequest, RepairOrder, ask};
+use gabion_protocol::message::{CoordinatorRequest, RepairOrder};
 
 /// A node's store has failed. The node says so until it is answered.
 pub(crate) const STORE_FAILED: &str = "store_failed";
@@ -19,7 +19,14 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
     };
     match request {
         R::CreatePool(pool) => plain(format!("pool {} is made", pool.name)),
-        R::SetQuota(asked) => plain(quota_sentence(asked)),
+        R::SetQuota(asked) => {
+            let what = format!("pool {}", asked.pool);
+            plain(quota_sentence(&what, Some(asked.change)))
+        }
+        R::SetDirectoryQuota(asked) => {
+            let what = format!("directory {}", asked.directory.0);
+            plain(quota_sentence(&what, asked.change))
+        }
         R::OrderRepair(order) => plain(repair_sentence(order)),
         R::RepairNow(now) => plain(match &now.scheme {
             Some(scheme) => format!("repairs begin now, by {scheme}"),
@@ -53,21 +60,22 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
     }
 }
 
-fn quota_sentence(asked: &ask::SetQuota) -> String {
+fn quota_sentence(what: &str, change: Option<QuotaChange>) -> String {
     let part = |limit: Option<Limit>, unit: &str| match limit? {
         Limit::Unlimited => Some(format!("no limit of {unit}")),
         Limit::AtMost(count) => Some(format!("at most {count} {unit}")),
     };
-    let QuotaChange { bytes, files } = asked.change;
+    let Some(QuotaChange { bytes, files }) = change else {
+        return format!("quota of {what}: removed");
+    };
     let parts: Vec<String> = [part(bytes, "bytes"), part(files, "files")]
         .into_iter()
         .flatten()
         .collect();
-    let pool = &asked.pool;
     if parts.is_empty() {
-        return format!("quota of pool {pool}: unchanged");
+        return format!("quota of {what}: unchanged");
     }
-    format!("quota of pool {pool}: {}", parts.join(", "))
+    format!("quota of {what}: {}", parts.join(", "))
 }
 
 fn repair_sentence(order: &RepairOrder) -> String {

@@ -6,7 +6,7 @@ use crate::metadata::MetadataStore;
 use crate::own_disk::OwnDisk;
 use crate::slow::SlowLog;
 use gabion_layout::PoolId;
-use gabion_meta::{Departure, Limit, Quota};
+use gabion_meta::{Departure, Limit, Quota, QuotaStatus};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
 use gabion_protocol::coordinator::Coordinator;
 use gabion_protocol::coordinator::figures::CoordinatorFigures;
@@ -194,6 +194,7 @@ impl CoordinatorMetrics {
             add_nodes(page, &figures.status);
             add_spaces(page, &figures.status, &figures.usage);
             add_pools(page, &figures.usage);
+            add_directories(page, &figures.usage);
             add_redundancy(page, &figures.status);
             add_repair(page, &figures.status.repair);
             add_queues(page, figures);
@@ -376,6 +377,38 @@ fn add_pools(page: &mut Page, usage: &ClusterUsage) {
     add("pool_quota", help, limits(|quota| quota.bytes));
     let help = "Most files of the pool, of pools with such a quota";
     page.gauges("pool_quota_files", help, None, limits(|quota| quota.files));
+}
+
+fn add_directories(page: &mut Page, usage: &ClusterUsage) {
+    let rows = |value: fn(&QuotaStatus) -> Option<u64>| {
+        let rows = usage.directories.iter().filter_map(|known| {
+            let labels: Labels = vec![("directory", known.path.clone())];
+            Some((labels, value(known)? as f64))
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let mut add = |name, help, rows| page.gauges(name, help, Some(Unit::Bytes), rows);
+    let help = "Bytes of the files below a directory with a quota";
+    add("directory_used", help, rows(|known| Some(known.used.bytes)));
+    let help = "Most bytes of the files below the directory, of directories with such a quota";
+    add(
+        "directory_quota",
+        help,
+        rows(|known| known.quota.bytes.number()),
+    );
+    let mut add = |name, help, rows| page.gauges(name, help, None, rows);
+    let help = "Files and directories below a directory with a quota";
+    add(
+        "directory_used_files",
+        help,
+        rows(|known| Some(known.used.entries)),
+    );
+    let help = "Most files and directories below the directory, of directories with such a quota";
+    add(
+        "directory_quota_files",
+        help,
+        rows(|known| known.quota.files.number()),
+    );
 }
 
 fn add_redundancy(page: &mut Page, status: &ClusterStatus) {

@@ -19,7 +19,81 @@ const NAMES: Check = test(
     "quotas::a_file_counts_once_whatever_its_names",
 );
 
+const TREE: Check = test(
+    "gabion-meta",
+    "integration",
+    "directory_quotas::quotas_count_what_the_tree_has",
+);
+const EARLY: Check = test(
+    "gabion-meta",
+    "integration",
+    "directory_quotas::a_put_that_will_not_fit_is_refused_when_it_begins_and_again_at_its_commit",
+);
+
 pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "growth-does-not-count-in-a-directory",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "count(txn, row.quota, (row.size_bytes, present.size_bytes), (0, 0))",
+        replacement: "Ok(())",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-directory-gets-more-than-its-quota",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "check_room(txn, (id, &row), (more(bytes), more(entries)))?;",
+        replacement: "let _ = more;",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-name-crosses-the-border-of-a-quota",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "if record(txn, parent)?.quota == expected {",
+        replacement: "if record(txn, parent)?.quota == expected || !has_own {",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-directory-with-a-quota-moves-below-another",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "if record(txn, parent)?.quota == expected {",
+        replacement: "if record(txn, parent)?.quota == expected || has_own {",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-quota-is-set-above-another",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "if let Some(other) = record(txn, *other)?.quota {",
+        replacement: "if let Some(other) = record(txn, *other)?.quota.filter(|_| false) {",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-file-with-a-name-outside-counts-inside",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "if file.link_count != *name_count {",
+        replacement: "if file.link_count < *name_count {",
+        check: TREE,
+    },
+    Mutant {
+        name: "a-put-stores-bytes-that-a-directory-has-no-room-for",
+        file: "crates/meta/src/puts.rs",
+        text: "check_put(txn, &name, size_bytes)?;",
+        replacement: "",
+        check: EARLY,
+    },
+    Mutant {
+        name: "the-place-of-a-replaced-file-does-not-count",
+        file: "crates/meta/src/directory_quotas.rs",
+        text: "let more = size_bytes.saturating_sub(replaced.unwrap_or(0));",
+        replacement: "let more = size_bytes;",
+        check: EARLY,
+    },
+    Mutant {
+        name: "a-write-stores-bytes-that-a-directory-has-no-room-for",
+        file: "crates/meta/src/replacements.rs",
+        text: "check_growth(txn, &record, rewrite.size.applied_to(record.size_bytes))?;",
+        replacement: "",
+        check: EARLY,
+    },
     Mutant {
         name: "an-open-put-does-not-count",
         file: "crates/meta/src/puts.rs",

@@ -769,6 +769,7 @@ fn new_file(
         shared_below: StripeId(0),
         is_read_only: false,
         inline: None,
+        quota: None,
         attributes: Attributes::new(NewAttributes::FILE, STOPPED),
     }
 }

@@ -54,7 +54,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
         };
         let layout = self.core.with_meta(look).await?;
-        Ok(CoordinatorReply::File(self.usable(layout)))
+        Ok(CoordinatorReply::File(Box::new(self.usable(layout))))
     }
 
     /// The file that a put made, and the window that has the byte at an offset.
@@ -66,7 +66,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let this = Arc::clone(self);
         let look = move |meta: &Meta<K>| this.window(meta, &meta.file_of(file)?, offset);
         match self.core.with_meta(look).await {
-            Ok(layout) => Ok(CoordinatorReply::File(self.usable(layout))),
+            Ok(layout) => Ok(CoordinatorReply::File(Box::new(self.usable(layout)))),
             Err(MetaError::FileGone(_)) => Ok(CoordinatorReply::Gone),
             Err(error) => Err(error.into()),
         }

@@ -439,7 +439,7 @@ impl Bed {
 
     pub(crate) fn status(&mut self) -> ClusterStatus {
         match self.ask(CoordinatorRequest::Status) {
-            CoordinatorReply::Status(status) => status,
+            CoordinatorReply::Status(status) => *status,
             other => panic!("{other:?}"),
         }
     }

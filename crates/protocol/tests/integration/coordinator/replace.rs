@@ -20,7 +20,7 @@ const STRIPE: u64 = 4 << 20;
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
     match bed.ask(ask::Lookup { name }) {
-        CoordinatorReply::File(layout) => layout,
+        CoordinatorReply::File(layout) => *layout,
         other => panic!("{other:?}"),
     }
 }

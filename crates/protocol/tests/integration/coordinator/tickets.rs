@@ -59,7 +59,7 @@ fn check(
 fn look(bed: &mut Bed) -> FileLayout {
     let name = "f".to_owned();
     match bed.ask(ask::Lookup { name }) {
-        CoordinatorReply::File(layout) => layout,
+        CoordinatorReply::File(layout) => *layout,
         other => panic!("{other:?}"),
     }
 }
