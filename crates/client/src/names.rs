@@ -223,7 +223,7 @@ impl Client {
         other: impl Into<RelativePath>,
     ) -> Result<(), ClientError> {
         let names = [one.into(), other.into()];
-        let number = self.ports().random();
+        let number = self.draw_change();
         let mut attempts = self.attempts(format!("exchanging {} and {}", names[0], names[1]), 0);
         loop {
             let [one, other] = &names;
