@@ -1,8 +1,8 @@
 //! Checks that all rows agree. Operations keep them consistent; this finds the effects of damage or
 //! a bug.
 
-use crate::directories::{key_of, path_of};
 use crate::directory_quotas;
+use crate::directory_rows::{key_of, path_of};
 use crate::error::MetaError;
 use crate::extents::{Found, data_bytes, extents, find};
 use crate::hard_links::{NAMES_MAX, others};

@@ -2,11 +2,9 @@
 //! every instant.
 
 use crate::attributes::WallTime;
-use crate::directories::{
-    absolute, check_levels, check_not_root, find, key_of, last_name, link, note_levels, record,
-    unlink,
-};
-use crate::directory_quotas::check_border;
+use crate::directories::{check_levels, check_not_root, link, note_levels, unlink};
+use crate::directory_rows::{absolute, find, key_of, last_name, record};
+use crate::directory_uses::check_border;
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::hard_links::{self, NameKey};

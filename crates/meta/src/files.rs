@@ -2,11 +2,11 @@
 //! record, a row for its name, and its extents.
 
 use crate::attributes::WallTime;
-use crate::directories::{
-    PAGE, absolute, behind, descend, entries, find, key_of, last_name, link, make_parents, path_of,
-    unlink, walk,
+use crate::directories::{link, make_parents, unlink};
+use crate::directory_rows::{
+    PAGE, absolute, behind, descend, entries, find, key_of, last_name, path_of, walk,
 };
-use crate::directory_quotas::{check_border, count_file_row, uncount_file_row};
+use crate::directory_uses::{check_border, count_file_row, uncount_file_row};
 use crate::dropped::{forget_dropped, may_be_served};
 use crate::error::MetaError;
 use crate::extents::{Found, extents, extents_within, neighbours};

@@ -1,7 +1,8 @@
 //! The names of a file. Its first one is in its row; the others, which are rare, are in a row of their own.
 
 use crate::attributes::WallTime;
-use crate::directories::{path_of, unlink};
+use crate::directories::unlink;
+use crate::directory_rows::path_of;
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::paths::DirectoryId;

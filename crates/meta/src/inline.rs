@@ -4,7 +4,8 @@
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::changes_done::{note, note_done, outcome};
-use crate::directories::{absolute, link, make_parents};
+use crate::directories::{link, make_parents};
+use crate::directory_rows::absolute;
 use crate::error::MetaError;
 use crate::files::{file_of, file_row, make_way, put_file};
 use crate::ids::Leased;

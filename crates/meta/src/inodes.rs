@@ -2,7 +2,7 @@
 
 use crate::attributes::{AttributeChange, Attributes};
 use crate::changes_done::{is_done, note_done};
-use crate::directories::{absolute, behind, entries, find, key_of, record};
+use crate::directory_rows::{absolute, behind, entries, find, key_of, record};
 use crate::error::MetaError;
 use crate::files::file_row;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};

@@ -17,6 +17,8 @@ mod conversions;
 mod copy;
 mod directories;
 mod directory_quotas;
+mod directory_rows;
+mod directory_uses;
 mod displaced;
 mod dropped;
 mod error;

@@ -1,8 +1,9 @@
 //! Hard links (further names of a file) and symbolic links.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::directories::{absolute, check_free, link, make_parents};
-use crate::directory_quotas::check_border;
+use crate::directories::{link, make_parents};
+use crate::directory_rows::{absolute, check_free};
+use crate::directory_uses::check_border;
 use crate::error::MetaError;
 use crate::files::{file_of, put_file};
 use crate::hard_links::{NAMES_MAX, others, set_others};

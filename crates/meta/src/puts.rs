@@ -3,8 +3,9 @@
 //! any point, no id is reused and no chunk is forgotten.
 
 use crate::attributes::{Attributes, NewAttributes};
-use crate::directories::{absolute, link, make_parents};
-use crate::directory_quotas::check_put;
+use crate::directories::{link, make_parents};
+use crate::directory_rows::absolute;
+use crate::directory_uses::check_put;
 use crate::displaced::release_displaced;
 use crate::error::MetaError;
 use crate::extents;

@@ -14,7 +14,7 @@
 //! Stripes that leave the file without a successor are noted until no node serves them, and until then the
 //! file gets no stripe for a hole: a reader with an old layout would read the bytes from before.
 
-use crate::directory_quotas::check_growth;
+use crate::directory_uses::check_growth;
 use crate::displaced::{check_held, discard};
 use crate::dropped::{check_none_served, note_dropped, prune_dropped};
 use crate::error::MetaError;

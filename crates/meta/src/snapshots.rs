@@ -3,8 +3,9 @@
 
 use crate::attributes::Attributes;
 use crate::changes_done::is_done;
-use crate::directories::{absolute, check_free, link, make_parents};
-use crate::directory_quotas::check_put;
+use crate::directories::{link, make_parents};
+use crate::directory_rows::{absolute, check_free};
+use crate::directory_uses::check_put;
 use crate::error::{MetaError, SnapshotError};
 use crate::extents::rows_from;
 use crate::files::{check_no_symlink, file_of, put_file};

@@ -195,10 +195,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::OrderForm(_)
         | R::Events(_) => OPERATOR,
         R::Pools
-        | R::BeginPut(_)
-        | R::ExtendPut(_)
-        | R::PlaceAnew(_)
-        | R::TouchPut(_)
+        | R::BeginPut(_) | R::ExtendPut(_) | R::PlaceAnew(_) | R::TouchPut(_)
         | R::CommitPut(_)
         | R::AbortPut(_)
         | R::Lookup(_)

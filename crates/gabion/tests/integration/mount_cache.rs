@@ -83,7 +83,7 @@ fn a_killed_mount_loses_nothing_that_was_synced() {
     file.sync_data().expect("it is stored");
     let mut options = File::options();
     options.write(true).create(true);
-    options.custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32);
+    options.custom_flags(rustix::fs::OFlags::DSYNC.bits().cast_signed());
     let mut direct = options.open(mounted.path("through")).expect("a new file");
     direct.write_all(&through).expect("it is stored");
     file.write_all(b"this may be lost").expect("it is gathered");

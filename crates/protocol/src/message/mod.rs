@@ -18,6 +18,7 @@ mod node_request;
 mod origin;
 mod purpose;
 mod refusal;
+mod request_scope;
 mod status;
 mod usage;
 

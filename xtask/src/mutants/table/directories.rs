@@ -28,14 +28,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-file-and-a-directory-have-one-name",
-        file: "crates/meta/src/directories.rs",
+        file: "crates/meta/src/directory_rows.rs",
         text: "None => NAMES.get(txn, &(parent, key_of(name))),",
         replacement: "None => Ok(None),",
         check: meta(MODEL),
     },
     Mutant {
         name: "a-page-goes-on-at-the-start-of-a-directory",
-        file: "crates/meta/src/directories.rs",
+        file: "crates/meta/src/directory_rows.rs",
         text: "let after = rest.filter(|_| key == first);",
         replacement: "let after = rest.filter(|_| false);",
         check: meta(MODEL),

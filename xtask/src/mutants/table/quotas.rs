@@ -33,28 +33,28 @@ const EARLY: Check = test(
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "growth-does-not-count-in-a-directory",
-        file: "crates/meta/src/directory_quotas.rs",
+        file: "crates/meta/src/directory_uses.rs",
         text: "count(txn, row.quota, (row.size_bytes, present.size_bytes), (0, 0))",
         replacement: "Ok(())",
         check: TREE,
     },
     Mutant {
         name: "a-directory-gets-more-than-its-quota",
-        file: "crates/meta/src/directory_quotas.rs",
+        file: "crates/meta/src/directory_uses.rs",
         text: "check_room(txn, (id, &row), (more(bytes), more(entries)))?;",
         replacement: "let _ = more;",
         check: TREE,
     },
     Mutant {
         name: "a-name-crosses-the-border-of-a-quota",
-        file: "crates/meta/src/directory_quotas.rs",
+        file: "crates/meta/src/directory_uses.rs",
         text: "if record(txn, parent)?.quota == expected {",
         replacement: "if record(txn, parent)?.quota == expected || !has_own {",
         check: TREE,
     },
     Mutant {
         name: "a-directory-with-a-quota-moves-below-another",
-        file: "crates/meta/src/directory_quotas.rs",
+        file: "crates/meta/src/directory_uses.rs",
         text: "if record(txn, parent)?.quota == expected {",
         replacement: "if record(txn, parent)?.quota == expected || has_own {",
         check: TREE,
@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the-place-of-a-replaced-file-does-not-count",
-        file: "crates/meta/src/directory_quotas.rs",
+        file: "crates/meta/src/directory_uses.rs",
         text: "let more = size_bytes.saturating_sub(replaced.unwrap_or(0));",
         replacement: "let more = size_bytes;",
         check: EARLY,

@@ -174,7 +174,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "old-metadata-grants-leases-of-stripes",
-        file: "crates/protocol/src/message/coordinator_request.rs",
+        file: "crates/protocol/src/message/request_scope.rs",
         text: "            Self::BeginJoin { .. }",
         replacement: "            Self::Acquire { .. } | Self::BeginJoin { .. }",
         check: protocol(
@@ -255,7 +255,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an-operator-ends-the-grace-of-nodes-by-old-metadata",
-        file: "crates/protocol/src/message/coordinator_request.rs",
+        file: "crates/protocol/src/message/request_scope.rs",
         text: "            Self::BeginJoin { .. }",
         replacement: "            Self::RepairNow { .. } | Self::BeginJoin { .. }",
         check: protocol(
