@@ -6,17 +6,16 @@
 
 use crate::attributes::{Attributes, NewAttributes, WallTime};
 use crate::directory_rows::{
-    absolute, check_free, check_place, descend, entries, entry, find, key_of, path_of, record,
-    split,
+    absolute, check_free, entries, entry, find, key_of, lies_in_itself, path_of, record, split,
 };
 use crate::directory_uses::{check_border, count_directory, uncount_directory};
 use crate::error::MetaError;
 use crate::ids::{Change, Leased};
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, WriteTxn};
 use crate::meta::Meta;
 use crate::names::{LEVELS_MAX, check_attributes, check_file_name};
 use crate::paths::{DirectoryId, RelativePath};
-use crate::records::{DirectoryRecord, Existing, Inode, PutId};
+use crate::records::{DirectoryRecord, Existing, Inode};
 use crate::schema::{DIRECTORIES, NAMES, USER_ATTRIBUTES};
 
 impl<K: KeyValue> Meta<K> {

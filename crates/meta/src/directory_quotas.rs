@@ -4,7 +4,7 @@
 //! Such directories do not lie in each other, and no name crosses the border of one: all names of a file are below the same
 //! one, or below none.
 
-use crate::directory_rows::{descend, entries, find, path_of, record};
+use crate::directory_rows::{entries, record};
 use crate::directory_uses::{check_room, path, quota_row};
 use crate::error::MetaError;
 use crate::files::{file_of, file_row};

@@ -230,6 +230,6 @@ pub(crate) fn check_place(
 }
 
 /// The error for a directory with more levels above or below it than there can be.
-fn lies_in_itself(id: DirectoryId) -> MetaError {
+pub(crate) fn lies_in_itself(id: DirectoryId) -> MetaError {
     DIRECTORIES.contradiction(&id, "it lies in itself")
 }

@@ -141,7 +141,7 @@ pub(crate) fn check_put(txn: &dyn ReadTxn, path: &str, size_bytes: u64) -> Resul
         return Ok(());
     };
     let replaced = match find(txn, path)? {
-        Some((_, Inode::File(put))) => Some(file_size(txn, put)?),
+        Some((_, Inode::File(put))) => FILES.get(txn, &put)?.map(|row| row.size_bytes),
         _ => None,
     };
     let more = size_bytes.saturating_sub(replaced.unwrap_or(0));
