@@ -7,6 +7,7 @@
 //! The exit code is 0 when all is well, 1 when a check failed and 2 when the command line was wrong.
 
 mod benches;
+mod cargo;
 mod command_line;
 mod conformance;
 mod fuzz;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use crate::cargo::cargo;
 use crate::{page, test_programs, tidy};
 
 /// One step: a run of Cargo, of what Cargo has built, or this program's own tidy.
@@ -99,8 +100,8 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
 fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
     let start = Instant::now();
     let passed = match step {
-        Step::Cargo(words) => succeeds(root, Path::new("cargo"), words)?,
-        Step::Built(program, words) => succeeds(root, &beside_this(program)?, words)?,
+        Step::Cargo(words) => succeeds(root, cargo(), words)?,
+        Step::Built(program, words) => succeeds(root, Command::new(beside_this(program)?), words)?,
         Step::Maven(directory) => maven(&root.join(directory))?,
         Step::Page => page::test(root, &beside_this("gabion")?)?,
         Step::Tests => test_programs::run(root, &test_threads())?,
@@ -138,14 +139,14 @@ fn summary(outcome: &Outcome<'_>) -> String {
 /// Runs a program in `root`; `false` means that it ended with a failure.
 ///
 /// Standard input is closed, so that a step that reads input fails.
-fn succeeds(root: &Path, program: &Path, words: &[&str]) -> anyhow::Result<bool> {
-    let status = Command::new(program)
-        .args(words)
+fn succeeds(root: &Path, mut program: Command, words: &[&str]) -> anyhow::Result<bool> {
+    program.args(words);
+    let status = program
         .env("RUST_TEST_THREADS", test_threads())
         .current_dir(root)
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("cannot start `{} {}`", program.display(), words.join(" ")))?;
+        .with_context(|| format!("cannot start {program:?}"))?;
     Ok(status.success())
 }
 
@@ -169,7 +170,7 @@ fn maven(directory: &Path) -> anyhow::Result<bool> {
     let binary = format!("-Dgabion.binary={}", beside_this("gabion")?.display());
     succeeds(
         directory,
-        Path::new("mvn"),
+        Command::new("mvn"),
         &["-q", "-B", "verify", &binary],
     )
 }

@@ -4,6 +4,7 @@
 //! simulator compute, so the longest program has a lane of its own and all others share the second one. Documentation
 //! tests end that lane. A program's output is printed when it ends, so that the lanes do not mix their lines.
 
+use crate::cargo::cargo;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ pub(crate) fn run(root: &Path, threads: &OsStr) -> anyhow::Result<bool> {
     thread::scope(|scope| {
         let beside = scope.spawn(|| lane(&longest, threads, &report));
         lane(&others, threads, &report)?;
-        let mut documentation = Command::new("cargo");
+        let mut documentation = cargo();
         documentation
             .args(["test", "--workspace", "--doc", "--no-fail-fast"])
             .current_dir(root);
@@ -100,7 +101,7 @@ fn lane(programs: &[TestProgram], threads: &OsStr, report: &Report) -> anyhow::R
 
 /// Builds every test program, and the binaries that integration tests start; `None` if that fails.
 fn build(root: &Path) -> anyhow::Result<Option<Vec<TestProgram>>> {
-    let mut cargo = Command::new("cargo")
+    let mut cargo = cargo()
         .args(["test", "--workspace", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(root)

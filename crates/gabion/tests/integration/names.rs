@@ -409,7 +409,7 @@ fn two_names_are_exchanged() {
     assert_eq!(told["exchanged"], serde_json::json!(["d", "blue"]));
     assert!(cluster.get("blue/green") == first);
     assert!(cluster.get("d") == second);
-    let error = fails_on(&cluster, &["mv", "--exchange", "blue/green", "blue"], 1);
+    let error = fails_on(&cluster, &["mv", "--exchange", "blue/green", "blue"], 2);
     assert!(error.contains("lies below the directory"), "{error}");
     let error = fails_on(&cluster, &["mv", "--exchange", "d", "none"], 1);
     assert!(error.contains("none"), "{error}");

@@ -118,9 +118,9 @@ async fn who_takes_no_replies_loses_the_connection() {
         Talk::attach(&serving, "vm/disk").await,
         Talk::attach(&serving, "vm/disk").await,
     ];
+    wait_for_place(&serving).await;
     let rest = talk.end().await;
     assert!(rest.len() < 6 * filled.len(), "it was cut");
-    wait_for_place(&serving).await;
 }
 
 #[tokio::test]

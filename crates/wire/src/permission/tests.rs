@@ -82,7 +82,7 @@ fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_coordinator: Vec<CoordinatorRequest> = one_of_each();
     assert_eq!(
         to_coordinator.len(),
-        69,
+        72,
         "a request cannot be made of zeros"
     );
     for request in &to_coordinator {
