@@ -140,7 +140,10 @@ impl Ledger {
     pub(crate) fn put_is_done(&self, name: &str, file: PutId, write: UpdateId, called_us: u64) {
         let at = self.span(called_us);
         let state = &mut *self.state();
-        self.know(state, file);
+        if self.world.is_forgiving() && !state.registers.knows(file) {
+            // A hostile peer has made it up, so it has no bytes of this put.
+            return;
+        }
         self.judge(state.registers.acknowledged(file, write, at.answered_us));
         self.judge(state.registers.exists(file, at.answered_us));
         self.judge(state.names.is_there(name, file, at));
@@ -150,16 +153,12 @@ impl Ledger {
     pub(crate) fn is_there(&self, name: &str, file: PutId, called_us: u64) {
         let at = self.span(called_us);
         let state = &mut *self.state();
-        self.know(state, file);
-        self.judge(state.names.is_there(name, file, at));
-        self.judge(state.registers.exists(file, at.answered_us));
-    }
-
-    /// Adds a file that a hostile peer has made up.
-    fn know(&self, state: &mut State, file: PutId) {
         if self.world.is_forgiving() && !state.registers.knows(file) {
+            // A hostile peer has made it up.
             state.registers.add_file(file, self.block_cells);
         }
+        self.judge(state.names.is_there(name, file, at));
+        self.judge(state.registers.exists(file, at.answered_us));
     }
 
     /// A client has looked up the size of a file.
