@@ -63,7 +63,9 @@ async fn write(file: File, places: Arc<Vec<Place>>, writer: usize, ends: Arc<Ato
         for place in own {
             place.begun.store(number, Ordering::SeqCst);
             let block = number.to_le_bytes().repeat(BLOCK as usize / 8);
-            file.write(place.offset, Bytes::from(block)).await.unwrap();
+            file.write(place.offset, Bytes::from(block))
+                .await
+                .expect("the cluster answers");
             place.acknowledged.store(number, Ordering::SeqCst);
             if ends.load(Ordering::SeqCst) {
                 return;
@@ -74,14 +76,14 @@ async fn write(file: File, places: Arc<Vec<Place>>, writer: usize, ends: Arc<Ato
 
 /// The numbers in the places of a file. Each block is whole.
 async fn numbers(client: &Client, name: &str, places: &[Place]) -> Vec<u64> {
-    let file = client.open(name).await.unwrap();
+    let file = client.open(name).await.expect("the cluster answers");
     let mut numbers = Vec::new();
     for place in places {
         let block = file
             .read(ByteRange::new(place.offset, BLOCK))
             .await
-            .unwrap();
-        let number = u64::from_le_bytes(block[..8].try_into().unwrap());
+            .expect("the cluster answers");
+        let number = u64::from_le_bytes(block[..8].try_into().expect("eight bytes"));
         let whole = number.to_le_bytes().repeat(BLOCK as usize / 8);
         assert!(block == whole, "{name} at {}", place.offset);
         numbers.push(number);
@@ -149,14 +151,16 @@ async fn change_under_writers(
     });
     ends.store(true, Ordering::SeqCst);
     for writer in writers {
-        writer.await.unwrap();
+        writer.await.expect("it does not panic");
     }
     limits
 }
 
 /// Bytes of the disk below a directory.
 fn disk_bytes(directory: &Path) -> u64 {
-    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let entries = fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry"));
     let sizes = entries.map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
         Ok(metadata) => metadata.blocks() * 512,
@@ -173,43 +177,57 @@ async fn a_volume_of_a_tebibyte_is_changed_as_a_whole_while_it_is_written() {
     let before = disk_bytes(&cluster.path("cluster"));
     cluster.run(&["create", "disk", "--size=1TiB"]);
     let client = cluster.client().await;
-    let disk = client.open("disk").await.unwrap();
+    let disk = client.open("disk").await.expect("the cluster answers");
     assert_eq!(disk.size_bytes(), TIB);
     // Bytes of the upper half, which the truncation takes away.
     let upper = ByteRange::new(TIB - BLOCK, BLOCK);
     disk.write(upper.offset, Bytes::from(vec![7; BLOCK as usize]))
         .await
-        .unwrap();
+        .expect("the cluster answers");
 
     let places = Arc::new(places());
     let limits = change_under_writers(&cluster, &disk, &places).await;
-    let last = numbers(&client, "moved/volume", &places).await;
+    let final_numbers = numbers(&client, "moved/volume", &places).await;
     assert!(are_between(
-        &last,
+        &final_numbers,
         &Place::acknowledged(&places),
         &Place::begun(&places)
     ));
-    let cut = client.open("moved/volume").await.unwrap();
+    let cut = client
+        .open("moved/volume")
+        .await
+        .expect("the cluster answers");
     assert_eq!(cut.size_bytes(), TIB);
-    assert!(cut.read(upper).await.unwrap().iter().all(|&byte| byte == 0));
+    assert!(
+        cut.read(upper)
+            .await
+            .expect("the cluster answers")
+            .iter()
+            .all(|&byte| byte == 0)
+    );
     for (name, least, most) in &limits {
         let found = numbers(&client, name, &places).await;
         assert!(are_between(&found, least, most), "{name}: {found:?}");
-        let kept = client.open(name).await.unwrap();
+        let kept = client.open(name).await.expect("the cluster answers");
         assert!(
             kept.read(upper)
                 .await
-                .unwrap()
+                .expect("the cluster answers")
                 .iter()
                 .all(|&byte| byte == 7),
             "{name}"
         );
     }
     // The clone changes apart from the volume.
-    let copy = client.open("copy0").await.unwrap();
+    let copy = client.open("copy0").await.expect("the cluster answers");
     let other = Bytes::from(vec![9; BLOCK as usize]);
-    copy.write(places[0].offset, other).await.unwrap();
-    assert_eq!(numbers(&client, "moved/volume", &places).await, last);
+    copy.write(places[0].offset, other)
+        .await
+        .expect("the cluster answers");
+    assert_eq!(
+        numbers(&client, "moved/volume", &places).await,
+        final_numbers
+    );
     drop((copy, cut, disk));
 
     // Some hundred segments of 64 KiB were written, each a few times anew for a snapshot.
@@ -217,9 +235,9 @@ async fn a_volume_of_a_tebibyte_is_changed_as_a_whole_while_it_is_written() {
     assert!(taken < 200 << 20, "{taken} bytes of the disk");
     cluster.run(&["rm", "kept2", "moved/volume", "copy0", "kept1"]);
     let found = numbers(&client, "kept3", &places).await;
-    let (_, least, most) = &limits[3];
+    let (_, least, highest) = &limits[3];
     assert!(
-        are_between(&found, least, most),
+        are_between(&found, least, highest),
         "it outlives what it shared stripes with"
     );
     let error = fails_on(&cluster, &["truncate", "kept3", "--size=1"], 1);
