@@ -156,6 +156,12 @@ async fn change_under_writers(
     limits
 }
 
+/// Whether all bytes of a range are this one.
+async fn has_only(byte: u8, file: &File, range: ByteRange) -> bool {
+    let bytes = file.read(range).await.expect("the cluster answers");
+    bytes.iter().all(|&found| found == byte)
+}
+
 /// Bytes of the disk below a directory.
 fn disk_bytes(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory)
@@ -198,25 +204,12 @@ async fn a_volume_of_a_tebibyte_is_changed_as_a_whole_while_it_is_written() {
         .await
         .expect("the cluster answers");
     assert_eq!(cut.size_bytes(), TIB);
-    assert!(
-        cut.read(upper)
-            .await
-            .expect("the cluster answers")
-            .iter()
-            .all(|&byte| byte == 0)
-    );
+    assert!(has_only(0, &cut, upper).await);
     for (name, least, most) in &limits {
         let found = numbers(&client, name, &places).await;
         assert!(are_between(&found, least, most), "{name}: {found:?}");
         let kept = client.open(name).await.expect("the cluster answers");
-        assert!(
-            kept.read(upper)
-                .await
-                .expect("the cluster answers")
-                .iter()
-                .all(|&byte| byte == 7),
-            "{name}"
-        );
+        assert!(has_only(7, &kept, upper).await, "{name}");
     }
     // The clone changes apart from the volume.
     let copy = client.open("copy0").await.expect("the cluster answers");
