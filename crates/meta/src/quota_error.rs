@@ -72,7 +72,9 @@ pub enum QuotaError {
     )]
     Border(String),
     /// A directory with a quota would be below another one.
-    #[error("'{directory}' is below '{of}', which has a quota; only one of them can have one")]
+    #[error(
+        "'{directory}' is below '{of}', and only one of them can have a quota; remove the present one first"
+    )]
     Nested {
         /// The lower directory.
         directory: String,
@@ -82,7 +84,7 @@ pub enum QuotaError {
     /// Too much is below a directory to set or remove its quota.
     #[error(
         "'{directory}' has more than {limit} files and directories below it, too many to set or remove its quota at once; \
-        set the quota while it has fewer"
+        remove or move some of them first"
     )]
     TooManyEntries {
         /// The directory.

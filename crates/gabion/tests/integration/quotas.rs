@@ -299,7 +299,7 @@ fn a_directory_has_no_more_than_its_quota() {
     cluster.run(&["mv", "e/d", "d"]);
     let refused = fails_on(&cluster, &["quota", "d/below", "--files=1"], 2);
     assert!(
-        refused.contains("only one of them can have one"),
+        refused.contains("only one of them can have a quota"),
         "{refused}"
     );
     // A copy with a hole gets its name below the directory, too.
