@@ -1,8 +1,6 @@
 //! What transactions change that clients may have cached: names and inodes. An observer is told after each transaction,
 //! so no operation can forget to tell.
 
-use crate::error::MetaError;
-use crate::kv::{ReadTxn, Row, WriteTxn};
 use crate::paths::DirectoryId;
 use crate::records::Inode;
 use crate::schema::{DIRECTORIES, FILES, NAMES};
@@ -33,58 +31,17 @@ pub trait Observer: Debug + Send + Sync {
     fn changed(&self, number: Option<u64>, changed: BTreeSet<Changed>);
 }
 
-/// A transaction whose changes are noted.
-pub(crate) struct Noting<'t> {
-    txn: &'t mut dyn WriteTxn,
-    changed: BTreeSet<Changed>,
+/// Notes the inode whose row has this key, if it is one's.
+pub(crate) fn note_inode(changed: &mut BTreeSet<Changed>, key: &[u8]) {
+    let file = FILES.key_of(key).map(Inode::File);
+    let inode = file.or_else(|| DIRECTORIES.key_of(key).map(Inode::Directory));
+    changed.extend(inode.map(Changed::Inode));
 }
 
-impl<'t> Noting<'t> {
-    pub(crate) fn new(txn: &'t mut dyn WriteTxn) -> Self {
-        Self {
-            txn,
-            changed: BTreeSet::new(),
-        }
-    }
-
-    /// The changes until now.
-    pub(crate) fn into_changed(self) -> BTreeSet<Changed> {
-        self.changed
-    }
-
-    fn note_inode(&mut self, key: &[u8]) {
-        let file = FILES.key_of(key).map(Inode::File);
-        let inode = file.or_else(|| DIRECTORIES.key_of(key).map(Inode::Directory));
-        self.changed.extend(inode.map(Changed::Inode));
-    }
-}
-
-impl ReadTxn for Noting<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MetaError> {
-        self.txn.get(key)
-    }
-
-    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Row>, MetaError> {
-        self.txn.scan(start, end, limit)
-    }
-
-    fn last(&self, start: &[u8], end: &[u8]) -> Result<Option<Row>, MetaError> {
-        self.txn.last(start, end)
-    }
-}
-
-impl WriteTxn for Noting<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError> {
-        self.note_inode(key);
-        self.txn.put(key, value)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {
-        self.note_inode(key);
-        if let Some((directory, key)) = NAMES.key_of(key) {
-            let name = key.strip_suffix('/').unwrap_or(&key).to_owned();
-            self.changed.insert(Changed::Name { directory, name });
-        }
-        self.txn.delete(key)
+/// Notes the name whose row has this key, if it is one's. The row is removed.
+pub(crate) fn note_name(changed: &mut BTreeSet<Changed>, key: &[u8]) {
+    if let Some((directory, key)) = NAMES.key_of(key) {
+        let name = key.strip_suffix('/').unwrap_or(&key).to_owned();
+        changed.insert(Changed::Name { directory, name });
     }
 }

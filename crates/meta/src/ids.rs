@@ -3,7 +3,7 @@
 //! transaction that uses ids changes no row of them. The rest of a block is lost at the end of a run, and so are the ids
 //! of a transaction that fails: no id is used again.
 
-use crate::changed::{Changed, Noting};
+use crate::changed::{Changed, note_inode, note_name};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
 use crate::schema::{Counter, DIRECTORIES, FILES, GARBAGE, MAPS, PENDING, PUTS, STRIPES};
@@ -158,12 +158,13 @@ pub(crate) fn contradictions(txn: &dyn ReadTxn) -> Result<Vec<String>, MetaError
     Ok(faults)
 }
 
-/// A transaction that changes the metadata, and the ids that it may use.
+/// A transaction that changes the metadata, with the ids that it may use and what it has changed.
 pub(crate) struct Change<'t> {
     txn: &'t mut dyn WriteTxn,
     ids: &'t Ids,
     /// The ids that the block lacked.
     missing: &'t Cell<Option<(Leased, u64)>>,
+    changed: BTreeSet<Changed>,
 }
 
 impl Change<'_> {
@@ -183,19 +184,9 @@ impl Change<'_> {
         Ok(first)
     }
 
-    /// Runs a part of the transaction, and returns its result and what it has changed of names and inodes.
-    pub(crate) fn noting<T>(
-        &mut self,
-        body: impl FnOnce(&mut Change<'_>) -> Result<T, MetaError>,
-    ) -> Result<(T, BTreeSet<Changed>), MetaError> {
-        let mut noting = Noting::new(self.txn);
-        let mut change = Change {
-            txn: &mut noting,
-            ids: self.ids,
-            missing: self.missing,
-        };
-        let done = body(&mut change)?;
-        Ok((done, noting.into_changed()))
+    /// What it has changed until now that clients may have cached.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<Changed> {
+        std::mem::take(&mut self.changed)
     }
 
     /// The next id, which is not taken.
@@ -217,7 +208,13 @@ pub(crate) fn write_with_ids<T>(
     loop {
         let written = store.write(|txn| {
             let missing = &missing;
-            body(&mut Change { txn, ids, missing })
+            let changed = BTreeSet::new();
+            body(&mut Change {
+                txn,
+                ids,
+                missing,
+                changed,
+            })
         });
         match missing.take() {
             Some((kind, count)) if written.is_err() => ids.lease(store, kind, count)?,
@@ -242,10 +239,13 @@ impl ReadTxn for Change<'_> {
 
 impl WriteTxn for Change<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), MetaError> {
+        note_inode(&mut self.changed, key);
         self.txn.put(key, value)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {
+        note_inode(&mut self.changed, key);
+        note_name(&mut self.changed, key);
         self.txn.delete(key)
     }
 }

@@ -125,8 +125,9 @@ impl<K: KeyValue> Meta<K> {
         body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         let (done, count, changed) = write_with_ids(&self.store, &self.ids, |txn| {
-            let (done, changed) = txn.noting(&body)?;
-            Ok((done, Counter::Changes.raise(txn, 1)?, changed))
+            let done = body(txn)?;
+            let count = Counter::Changes.raise(txn, 1)?;
+            Ok((done, count, txn.take_changed()))
         })?;
         self.change_count.fetch_max(count, Ordering::AcqRel);
         if let Some(observer) = self.observer.as_ref().filter(|_| !changed.is_empty()) {

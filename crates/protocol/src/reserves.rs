@@ -266,7 +266,7 @@ mod tests {
             (stats.reserved_bytes, stats.backed_bytes) = (bytes, bytes);
         }
 
-        /// A period in which each of these chunks gets so many records.
+        /// A period with a number of records for each of these chunks.
         fn period(&mut self, updated: &[(usize, u64)]) {
             let most = updated.iter().map(|(_, count)| *count).max().unwrap_or(0);
             for number in 0..most {

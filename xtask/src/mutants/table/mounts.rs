@@ -95,8 +95,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a-file-that-is-removed-is-no-change",
-        file: "crates/meta/src/changed.rs",
-        text: "    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {\n        self.note_inode(key);",
+        file: "crates/meta/src/ids.rs",
+        text: "    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {\n        note_inode(&mut self.changed, key);",
         replacement: "    fn delete(&mut self, key: &[u8]) -> Result<(), MetaError> {",
         check: test(
             "gabion-meta",

@@ -29,7 +29,7 @@ fn page(reply: CoordinatorReply) -> ChangePage {
 /// The present place. It is answered at once, because the first question is behind no place.
 fn here(bed: &mut Bed) -> ChangePlace {
     let first = page(bed.ask(ask::Changes(ChangePlace::default())));
-    assert_eq!(first.changes, None, "nothing is known of the time before");
+    assert_eq!(first.changes, None, "earlier changes are unknown");
     first.place
 }
 
