@@ -21,7 +21,10 @@ Commands:
   sim --seed N             run the simulated cluster of one seed, with its event log if it fails
   sim --seconds S          run new seeds for S seconds; `--hostile` before either: peers send
                            altered messages, and no process may panic
-  sim --races              run every two operations on one file at every step
+  sim --races              run every two operations on one file at every step, and changes of
+                           files with a crash at every step
+  sim --model N [--seed S] compare N random operations of a client with a reference model,
+                           in seeds from S on, or in new ones
   torture [ARGS...]        break clusters of real processes and check what clients saw;
                            --help lists minutes, seed, faults and format
   conformance [--short] [--cached] [SUITE...]
@@ -129,7 +132,7 @@ impl fmt::Display for UsageError {
             Self::NoSpan => write!(
                 formatter,
                 "`sim` takes `--seed N` or `--seconds S`, with a whole number, and `--hostile` before it, or \
-                `--races`"
+                `--races`, or `--model N` with `--seed S` behind it"
             ),
         }
     }
@@ -173,6 +176,12 @@ fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
                 has_hostile_peers: false,
             }));
         }
+        [name, rest @ ..] if name == "--model" => {
+            return Ok(Command::Sim(Runs {
+                span: parse_model(rest)?,
+                has_hostile_peers: false,
+            }));
+        }
         [first, rest @ ..] if first == "--hostile" => (true, rest),
         all => (false, all),
     };
@@ -189,6 +198,22 @@ fn parse_sim(arguments: &[String]) -> Result<Command, UsageError> {
         span,
         has_hostile_peers,
     }))
+}
+
+/// The number of operations, and the first seed if there is one.
+fn parse_model(arguments: &[String]) -> Result<Span, UsageError> {
+    let number = |word: &String| word.parse().map_err(|_| UsageError::NoSpan);
+    match arguments {
+        [count] => Ok(Span::Model {
+            operation_count: number(count)?,
+            first: None,
+        }),
+        [count, name, first] if name == "--seed" => Ok(Span::Model {
+            operation_count: number(count)?,
+            first: Some(number(first)?),
+        }),
+        _ => Err(UsageError::NoSpan),
+    }
 }
 
 fn parse_conformance(arguments: &[String]) -> Result<Command, UsageError> {
@@ -338,6 +363,12 @@ mod tests {
         check("sim --seconds 60", &sim(Span::Seconds(60), false));
         check("sim --hostile --seed 7", &sim(Span::Seed(7), true));
         check("sim --races", &sim(Span::Races, false));
+        let model = |first| Span::Model {
+            operation_count: 1_000_000,
+            first,
+        };
+        check("sim --model 1000000", &sim(model(None), false));
+        check("sim --model 1000000 --seed 7", &sim(model(Some(7)), false));
         for line in [
             "sim",
             "sim 7",
@@ -348,6 +379,11 @@ mod tests {
             "sim --seed",
             "sim --seed x",
             "sim --seed 7 8",
+            "sim --model",
+            "sim --model x",
+            "sim --model 7 --seed",
+            "sim --model 7 --seconds 8",
+            "sim --hostile --model 7",
         ] {
             check(line, &Err(UsageError::NoSpan));
         }

@@ -1,17 +1,17 @@
 //! `cargo xtask mutants`: breaks the code in one place at a time and shows which check notices.
 //!
-//! A mutant is a text of one file and what to put in its place ([`table`]). Each is applied in a copy of the
+//! A mutant is a text of one file and its replacement ([`table`]). Mutants break the rules on which the promises of the
+//! documents rest, above all that of docs/update-protocol.md. Each is applied in a copy of the
 //! workspace below `target/mutants`, which has a target directory of its own, so that the work tree is
 //! never touched. Then the mutant's own check runs: a named test, or up to 300 seeds of the simulator.
 
 mod check;
 mod copy;
-mod mutant;
 mod table;
 
 use self::check::{Check, Verdict};
 use self::copy::Copy;
-use self::mutant::Mutant;
+use self::table::Mutant;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,11 +30,12 @@ pub(crate) enum Choice {
 
 /// Tries the chosen mutants; `false` means that one of them was not noticed.
 pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
+    let table = table::read(root)?;
     let chosen: Vec<&Mutant> = match choice {
-        Choice::All => table::all().collect(),
-        Choice::Only(names) => named(names)?,
+        Choice::All => table.iter().collect(),
+        Choice::Only(names) => named(names, &table)?,
         Choice::List => {
-            for mutant in table::all() {
+            for mutant in &table {
                 println!("{:<40} {}", mutant.name, mutant.check);
             }
             return Ok(true);
@@ -69,9 +70,9 @@ pub(crate) fn run(root: &Path, choice: &Choice) -> anyhow::Result<bool> {
 }
 
 /// The mutants of these names.
-fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mutant>> {
+fn named<'a>(names: &[String], table: &'a [Mutant]) -> anyhow::Result<Vec<&'a Mutant>> {
     let find = |name: &String| {
-        let found = table::all().find(|mutant| mutant.name == name);
+        let found = table.iter().find(|mutant| mutant.name == *name);
         found.with_context(|| {
             format!("there is no mutant `{name}`; see `cargo xtask mutants --list`")
         })
@@ -82,13 +83,13 @@ fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mutant>> {
 /// Whether the checks pass without any mutant: one that fails anyway notices nothing. Those of one binary run
 /// together.
 fn all_pass(chosen: &[&Mutant], copy: &Copy) -> anyhow::Result<bool> {
-    let mut binaries: BTreeMap<_, BTreeSet<Check>> = BTreeMap::new();
-    for check in chosen.iter().map(|mutant| mutant.check) {
+    let mut binaries: BTreeMap<_, BTreeSet<&Check>> = BTreeMap::new();
+    for check in chosen.iter().map(|mutant| &mutant.check) {
         binaries.entry(check.binary()).or_default().insert(check);
     }
     let mut all_pass = true;
     for ((package, target), checks) in binaries {
-        let checks: Vec<Check> = checks.into_iter().collect();
+        let checks: Vec<&Check> = checks.into_iter().collect();
         let verdict = check::run_together(&checks, copy)?;
         if verdict != Verdict::Passed {
             eprintln!("{package}, {target}: {verdict} without any mutant");
@@ -99,33 +100,35 @@ fn all_pass(chosen: &[&Mutant], copy: &Copy) -> anyhow::Result<bool> {
 }
 
 fn try_mutant(copy: &Copy, mutant: &Mutant) -> anyhow::Result<Verdict> {
-    let sound = copy.read(mutant.file)?;
+    let sound = copy.read(&mutant.file)?;
     let Some(broken) = broken(&sound, mutant) else {
         return Ok(Verdict::NotApplicable);
     };
-    copy.write(mutant.file, &broken)?;
+    copy.write(&mutant.file, &broken)?;
     let verdict = mutant.check.run(copy);
-    copy.write(mutant.file, &sound)?;
+    copy.write(&mutant.file, &sound)?;
     verdict
 }
 
 /// The file with the mutant in it; none unless its text is there exactly once.
 fn broken(sound: &str, mutant: &Mutant) -> Option<String> {
-    let is_once = sound.matches(mutant.text).count() == 1;
-    is_once.then(|| sound.replacen(mutant.text, mutant.replacement, 1))
+    let is_once = sound.matches(&mutant.text).count() == 1;
+    is_once.then(|| sound.replacen(&mutant.text, &mutant.replacement, 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn root() -> &'static Path {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        manifest.parent().expect("a workspace")
+    }
+
     #[test]
     fn the_text_of_every_mutant_occurs_exactly_once() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a workspace");
-        for mutant in table::all() {
-            let sound = std::fs::read_to_string(root.join(mutant.file)).expect(mutant.file);
+        for mutant in &table::read(root()).expect("a table") {
+            let sound = std::fs::read_to_string(root().join(&mutant.file)).expect(&mutant.file);
             let broken = broken(&sound, mutant);
             let broken = broken.unwrap_or_else(|| {
                 panic!(
@@ -139,17 +142,19 @@ mod tests {
 
     #[test]
     fn every_mutant_has_a_name_of_its_own() {
-        let names: BTreeSet<&str> = table::all().map(|mutant| mutant.name).collect();
-        assert_eq!(names.len(), table::all().count());
+        let table = table::read(root()).expect("a table");
+        assert!(!table.is_empty());
+        let names: BTreeSet<&str> = table.iter().map(|mutant| mutant.name.as_str()).collect();
+        assert_eq!(names.len(), table.len());
     }
 
     #[test]
     fn a_text_that_is_missing_or_there_twice_makes_no_mutant() {
         let mutant = Mutant {
-            name: "m",
-            file: "f",
-            text: "a < b",
-            replacement: "a <= b",
+            name: "m".to_owned(),
+            file: "f".to_owned(),
+            text: "a < b".to_owned(),
+            replacement: "a <= b".to_owned(),
             check: Check::Simulator,
         };
         assert_eq!(

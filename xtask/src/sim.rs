@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: runs the simulator's seeds and races. It says what a failure was and how to see it
+//! `cargo xtask sim`: runs the simulator's seeds, races and reference model. It says what a failure was and how to see it
 //! again; the simulator itself knows no real time, so the time is kept here.
 
 use std::path::Path;
@@ -18,6 +18,12 @@ pub(crate) enum Span {
     Seconds(u64),
     /// None, but every two operations on one file at every step.
     Races,
+    /// As many operations of the reference model.
+    Model {
+        operation_count: u64,
+        /// The first seed; without one, it is a new one.
+        first: Option<u64>,
+    },
 }
 
 /// The runs.
@@ -33,6 +39,15 @@ pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
     let is_hostile = runs.has_hostile_peers;
     let seconds = match runs.span {
         Span::Races => return run_simulator(root, &["--races"], is_hostile),
+        Span::Model {
+            operation_count,
+            first,
+        } => {
+            let first = first.map_or_else(new_seed, Ok)?.to_string();
+            let count = operation_count.to_string();
+            let arguments = ["--model", &*count, "--seed", &*first];
+            return run_simulator(root, &arguments, is_hostile);
+        }
         Span::Seed(seed) => return run_seeds(root, (seed, 1), is_hostile),
         Span::Seconds(seconds) => seconds,
     };
@@ -41,8 +56,7 @@ pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
     if !steps::run(root, &[Step::Cargo(&words)])? {
         return Ok(false);
     }
-    // Any number will do that is another one at the next run: the seed of a failure is printed.
-    let first = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 16;
+    let first = new_seed()?;
     let (start, limit) = (Instant::now(), Duration::from_secs(seconds));
     let mut seed_count = 0;
     while start.elapsed() < limit {
@@ -54,6 +68,11 @@ pub(crate) fn run(root: &Path, runs: Runs) -> anyhow::Result<bool> {
         eprintln!("{seed_count} seeds without a failure, {rate:.1} seeds/s");
     }
     Ok(true)
+}
+
+/// Any number that is another one at the next run: the seed of a failure is printed.
+fn new_seed() -> anyhow::Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 16)
 }
 
 fn run_seeds(root: &Path, (first, count): (u64, u64), is_hostile: bool) -> anyhow::Result<bool> {

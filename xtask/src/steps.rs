@@ -80,6 +80,8 @@ struct Outcome<'a> {
     step: Step<'a>,
     passed: bool,
     elapsed: Duration,
+    /// Its failures in detail, so that the end of the output tells them.
+    failures: Vec<String>,
 }
 
 /// Runs every step and prints what each took; `false` means that at least one failed.
@@ -90,6 +92,9 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
         outcomes.extend(take(root, step)?);
     }
     eprintln!("\n=== summary");
+    for failure in outcomes.iter().flat_map(|outcome| &outcome.failures) {
+        eprintln!("FAILED {failure}");
+    }
     for outcome in &outcomes {
         eprintln!("{}", summary(outcome));
     }
@@ -99,12 +104,16 @@ pub(crate) fn run(root: &Path, steps: &[Step<'_>]) -> anyhow::Result<bool> {
 /// Takes one step, or several at the same time.
 fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
     let start = Instant::now();
+    let mut failures = Vec::new();
     let passed = match step {
         Step::Cargo(words) => succeeds(root, cargo(), words)?,
         Step::Built(program, words) => succeeds(root, Command::new(beside_this(program)?), words)?,
         Step::Maven(directory) => maven(&root.join(directory))?,
         Step::Page => page::test(root, &beside_this("gabion")?)?,
-        Step::Tests => test_programs::run(root, &test_threads())?,
+        Step::Tests => {
+            failures = test_programs::run(root, &test_threads())?;
+            failures.is_empty()
+        }
         Step::Tidy => tidy::run(root)?,
         Step::Together(steps) => {
             return thread::scope(|scope| {
@@ -124,6 +133,7 @@ fn take<'a>(root: &Path, step: Step<'a>) -> anyhow::Result<Vec<Outcome<'a>>> {
         step,
         passed,
         elapsed: start.elapsed(),
+        failures,
     }])
 }
 
@@ -191,6 +201,7 @@ mod tests {
             step: TEST,
             passed: false,
             elapsed: Duration::from_millis(1540),
+            failures: Vec::new(),
         };
         assert_eq!(
             summary(&outcome),

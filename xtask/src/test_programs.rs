@@ -58,17 +58,21 @@ impl TestProgram {
     }
 }
 
-/// Builds and runs every test; `false` means that one did not compile or failed.
+/// Most lines of a failed program's output that its failure repeats.
+const REPEATED_LINES_MAX: usize = 60;
+
+/// Builds and runs every test. Gives the failures: each program that failed, with what its tests said last; one if the
+/// tests do not compile.
 ///
 /// `threads` is how many tests of one program run at the same time.
 ///
 /// # Errors
 ///
 /// If Cargo or a test program cannot be started.
-pub(crate) fn run(root: &Path, threads: &OsStr) -> anyhow::Result<bool> {
+pub(crate) fn run(root: &Path, threads: &OsStr) -> anyhow::Result<Vec<String>> {
     let begun = Instant::now();
     let Some(programs) = build(root)? else {
-        return Ok(false);
+        return Ok(vec!["the tests do not compile".to_owned()]);
     };
     eprintln!(
         "built {} test programs in {:.1} s; they run in two lanes, and each prints its output when it ends",
@@ -88,7 +92,7 @@ pub(crate) fn run(root: &Path, threads: &OsStr) -> anyhow::Result<bool> {
         report.run("documentation tests", documentation)?;
         beside.join().expect("a lane does not panic")
     })?;
-    Ok(report.print_failures())
+    Ok(report.failures())
 }
 
 /// Runs test programs one after another, also after a failure.
@@ -141,22 +145,33 @@ impl Report {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         print(name, begun.elapsed(), &output).context("cannot print what tests have printed")?;
         if !output.status.success() {
-            failed.push(format!("{name}: {}", ending(output.status)));
+            let said = String::from_utf8_lossy(&output.stdout);
+            failed.push(format!(
+                "{name}: {}{}",
+                ending(output.status),
+                failures_section(&said)
+            ));
         }
         Ok(())
     }
 
-    /// Prints which programs failed; `true` if none did.
-    fn print_failures(self) -> bool {
-        let failed = self
-            .failed
+    /// The programs that failed.
+    fn failures(self) -> Vec<String> {
+        self.failed
             .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        for failure in &failed {
-            eprintln!("FAILED {failure}");
-        }
-        failed.is_empty()
+            .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The panics that a test program has printed at its end, each on a new line: the first lines of its section "failures:".
+fn failures_section(stdout: &str) -> String {
+    let behind = stdout
+        .lines()
+        .skip_while(|line| *line != "failures:")
+        .skip(1);
+    let named = behind.filter(|line| !line.trim().is_empty());
+    let lines = named.take(REPEATED_LINES_MAX);
+    lines.fold(String::new(), |all, line| all + "\n  " + line)
 }
 
 fn print(name: &str, elapsed: Duration, output: &Output) -> std::io::Result<()> {
@@ -208,6 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_repeats_the_panics_and_nothing_else() {
+        let said = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nit panicked\n\nfailures:\n    a\n";
+        assert_eq!(
+            failures_section(said),
+            "\n  ---- a stdout ----\n  it panicked\n  failures:\n      a"
+        );
+        assert_eq!(failures_section("test a ... ok\n"), "");
+        let long = "failures:\n".to_owned() + &"line\n".repeat(REPEATED_LINES_MAX + 5);
+        assert_eq!(
+            failures_section(&long).lines().count(),
+            REPEATED_LINES_MAX + 1
+        );
+    }
+
+    #[test]
     fn a_failed_program_fails_the_run_but_not_the_programs_after_it() {
         let program = |name: &str, executable: &str| TestProgram {
             name: name.into(),
@@ -221,7 +251,6 @@ mod tests {
             *report.failed.lock().expect("not poisoned"),
             ["bad: exit code 1"]
         );
-        assert!(!report.print_failures());
         assert!(
             lane(
                 &[program("none", "/no/such/program")],

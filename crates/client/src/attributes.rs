@@ -116,8 +116,8 @@ impl Client {
                 Err(ClientError::Refused(Denial::new(cause, sentence)))
             };
             match (presence, present.contains_key(name)) {
-                (Presence::There, false) => return refuse(Cause::NotFound, "is not there"),
-                (Presence::Absent, true) => return refuse(Cause::Exists, "is there already"),
+                (Presence::There, false) => return refuse(Cause::NotFound, "does not exist"),
+                (Presence::Absent, true) => return refuse(Cause::Exists, "already exists"),
                 _ => {}
             }
             let request = ask::SetAttributes {

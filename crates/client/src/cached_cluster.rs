@@ -7,6 +7,7 @@ use crate::extent::Extent;
 use crate::file::{File, Opened};
 use crate::moment::{Moment, Version};
 use crate::open_runs::{Attempted, LastAttempt};
+use crate::place::Place;
 use crate::reading::Reading;
 use bytes::Bytes;
 use gabion_layout::ByteRange;
@@ -59,7 +60,7 @@ impl Backing for Client {
         let (epoch, sequence, _) = mark.ok()?;
         // The primary that answered may have lost its lease without knowing it, and others may have
         // written since. The nodes know: they serve no cut of a past term.
-        let byte = ByteRange::new(extent.range.offset, 1);
+        let byte = (ByteRange::new(extent.range.offset, 1), &Place::new(1));
         let mut reading = Reading::as_of(epoch, sequence);
         let read = file
             .try_read(

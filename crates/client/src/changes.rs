@@ -10,7 +10,7 @@ use gabion_protocol::ports::Ask as _;
 const REACH_MS: u64 = 2_000;
 /// Time limit of an answer, which may come late if there are no changes.
 const DEADLINE_MS: u64 = CHANGES_WAIT_MS + 2_000;
-/// What other clients have changed.
+/// Names and inodes that other clients have changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OthersChanges {
     /// These, in their order; none if there were none for some seconds. Some may be this client's own.

@@ -3,12 +3,13 @@
 use crate::attempts::{Attempts, READ_BYTES_PER_MS, UnderWay, WRITE_BYTES_PER_MS};
 use crate::byte_budget::ByteBudget;
 use crate::cache::SegmentCache;
-use crate::error::{ClientError, passing};
+use crate::error::{ClientError, is_repeatable, passing, without_outcome};
 use crate::health::Health;
 use crate::inline_facts::check_inline;
 use crate::locks::table::Locks;
 use crate::open_runs::OpenRuns;
 use crate::own_changes::OwnChanges;
+use crate::sessions::slot::Sessions;
 use futures::FutureExt;
 use gabion_codec::Code;
 use gabion_layout::{NodeId, NodePlace, Sequence, Topology};
@@ -20,8 +21,8 @@ use gabion_planner::repair::Scheme;
 use gabion_protocol::client_ports::ClientPorts;
 use gabion_protocol::initiate::{PartFailed, RunTerms, run_plan};
 use gabion_protocol::message::{
-    Cause, ClusterStatus, ClusterUsage, CoordinatorCall, CoordinatorRequest, EventPage, FileLayout,
-    FormOrder, LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
+    Cause, ClusterStatus, ClusterUsage, CoordinatorCall, EventPage, FileLayout, FormOrder,
+    LinkRate, Meter, NodeStatus, PoolRequest, Purpose, RepairOrder, RunId, ask,
 };
 use gabion_protocol::ports::{Address, Ask as _, CoordinatorError};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
@@ -47,8 +48,10 @@ pub struct ClientOptions {
     pub deadline: Duration,
     /// Repair scheme for reads of lost chunks.
     pub read_scheme: Scheme,
-    /// Bytes of stripes that a put or a get holds in memory: at least one stripe and at most three. Also those that all
-    /// writes together hold which store whole stripes, as writes into holes do: at least one stripe.
+    /// Bytes of stripes that a put holds in memory: at least one stripe and at most three. It also limits the
+    /// bytes that a read or a get requests at a time: at least one stripe and at most eight, and at most 64 MiB if these are
+    /// more than three. And it limits the stripes in memory of all writes that store whole stripes, such as writes into
+    /// holes: at least one stripe.
     pub in_flight_bytes: u64,
     /// Memory of the cache shared by files opened with [`Client::open_cached`]. With 0, the
     /// default, nothing is cached: such files read and write the cluster as [`Client::open`]'s do.
@@ -90,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) open_runs: Arc<OpenRuns>,
     /// Recent failures and delays of nodes.
     pub(crate) health: Health,
+    /// The session, with its open files.
+    pub(crate) sessions: Arc<Sessions>,
     /// Advisory locks.
     pub(crate) locks: Locks,
     /// The last changes of names and inodes.
@@ -127,6 +132,7 @@ impl Client {
                 stripe_bytes,
                 open_runs: Arc::default(),
                 health: Health::default(),
+                sessions: Arc::default(),
                 locks: Locks::default(),
                 own_changes: OwnChanges::default(),
             }),
@@ -156,7 +162,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn status(&self) -> Result<ClusterStatus, ClientError> {
-        self.ask(ask::Status).await
+        Ok(*self.ask(ask::Status).await?)
     }
 
     /// The space of files, chunks and reserves by pool, and of nodes.
@@ -183,8 +189,7 @@ impl Client {
         self.ask(ask::Pools).await
     }
 
-    /// Commits everything that was appended in a pool, so that parity includes it. Does nothing if
-    /// the pool updates parity at once.
+    /// Commits what was appended in a pool, so that parity includes it. Does nothing if parity is updated at once.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when there is no such pool; [`ClientError::Late`] when no stripe
@@ -218,8 +223,7 @@ impl Client {
     /// Creates a pool with the required guarantee; without a code the coordinator chooses one.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the cluster cannot give the guarantee;
-    /// [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when the cluster cannot give the guarantee; [`ClientError::NoCoordinator`].
     pub async fn create_pool(&self, request: PoolRequest) -> Result<PoolRecord, ClientError> {
         self.ask(request).await
     }
@@ -253,7 +257,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when it is gone; [`ClientError::NoCoordinator`].
     pub async fn directory_quota(&self, inode: Inode) -> Result<Option<QuotaStatus>, ClientError> {
-        self.ask(ask::DirectoryQuota(inode)).await
+        let quota = self.ask(ask::DirectoryQuota(inode)).await?;
+        Ok(quota.map(|quota| *quota))
     }
 
     /// At most `limit` entries of the files with this prefix, in the byte order of their names, behind
@@ -329,8 +334,7 @@ impl Client {
     /// Accepts a joining node that waits because it has many unknown chunks: it sets them aside.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the node does not wait for that;
-    /// [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when the node does not wait for that; [`ClientError::NoCoordinator`].
     pub async fn accept(&self, node: NodeId) -> Result<(), ClientError> {
         self.ask(ask::Accept(node)).await
     }
@@ -360,9 +364,8 @@ impl Client {
         self.ask(ask::Links).await
     }
 
-    /// Orders that the blocks of a file, or of all files of a pool, be encoded or replicated again.
-    /// Returns when the request is durable; [`Client::layout`] and [`Client::status`] show the
-    /// progress.
+    /// Orders that the blocks of a file, or of all files of a pool, be encoded or replicated again. Returns when the
+    /// request is durable; [`Client::layout`] and [`Client::status`] show the progress.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when there is no such pool or file, or the pool's blocks are never
@@ -413,11 +416,6 @@ impl Client {
         (self.shared.options.deadline / 3).as_millis().max(1) as u64
     }
 
-    /// Number of stripes of this size in flight at a time.
-    pub(crate) fn in_flight_count(&self, stripe_bytes: u64) -> usize {
-        (self.shared.options.in_flight_bytes / stripe_bytes.max(1)).clamp(1, 3) as usize
-    }
-
     pub(crate) fn draw_run(&self) -> RunId {
         RunId(self.shared.ports.random())
     }
@@ -429,14 +427,20 @@ impl Client {
     ) -> Result<Option<FileLayout>, ClientError> {
         let layout = self.ask(ask::LookupFile { file, offset }).await?;
         if let Some(layout) = &layout {
-            let window = layout.window;
-            if offset < window.offset || window.end() <= offset {
-                return Err(ClientError::unexpected("the coordinator"));
-            }
-            check_inline(layout)?;
-            self.shared.ports.learn_nodes(&layout.nodes);
+            self.note_layout(layout, offset)?;
         }
-        Ok(layout)
+        Ok(layout.map(|layout| *layout))
+    }
+
+    /// Checks the layout of the window with the byte at an offset, and notes what it says about nodes.
+    pub(crate) fn note_layout(&self, layout: &FileLayout, offset: u64) -> Result<(), ClientError> {
+        let window = layout.window;
+        if offset < window.offset || window.end() <= offset {
+            return Err(ClientError::unexpected("the coordinator"));
+        }
+        check_inline(layout)?;
+        self.shared.ports.learn_nodes(&layout.nodes);
+        Ok(())
     }
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<FileLayout, ClientError> {
@@ -444,7 +448,7 @@ impl Client {
         let layout = self.ask(ask::Lookup { name }).await?;
         check_inline(&layout)?;
         self.shared.ports.learn_nodes(&layout.nodes);
-        Ok(layout)
+        Ok(*layout)
     }
 
     /// Asks the coordinator, and retries while it is busy or away.
@@ -476,6 +480,8 @@ impl Client {
         };
         let mut in_silence = silence.map(|limit| attempts(limit.min(deadline)));
         let mut attempts = attempts(deadline);
+        // The last try whose outcome is unknown: the request may have been carried out.
+        let mut in_doubt = None;
         loop {
             let present = in_silence.as_ref().unwrap_or(&attempts);
             let patience_ms = deadline_ms.min(present.left_ms());
@@ -485,19 +491,25 @@ impl Client {
                     Ok(reply) => return Ok(reply),
                     Err(CoordinatorError::Busy(why)) => {
                         in_silence = None;
-                        attempts.pause(why).await?;
+                        let paused = attempts.pause(why).await;
+                        paused.map_err(|late| {
+                            in_doubt.take().map_or(late, ClientError::NoCoordinator)
+                        })?;
                         continue;
                     }
-                    // It stopped before it had the outcome, and another one leads soon.
-                    Err(CoordinatorError::Refused(why))
-                        if why.cause == Cause::NotLeading
-                            && is_repeatable(&call.clone().into()) =>
-                    {
+                    // It does not know the outcome, and another one leads soon, unless it is a recovery.
+                    Err(CoordinatorError::Refused(why)) if why.cause.leaves_doubt() => {
                         in_silence = None;
-                        attempts.pause(why).await?;
+                        let is_final = why.cause == Cause::Recovers && in_doubt.is_none();
+                        in_doubt = Some(why.sentence.clone());
+                        let may_repeat = !is_final && is_repeatable(&call.clone().into());
+                        if !may_repeat || attempts.pause(why.clone()).await.is_err() {
+                            return Err(without_outcome(why));
+                        }
                         continue;
                     }
                     Err(CoordinatorError::Silent(error)) => {
+                        in_doubt = Some(error.to_string());
                         (error, is_repeatable(&call.clone().into()))
                     }
                     Err(error) => return Err(error.into()),
@@ -541,13 +553,6 @@ impl Client {
         self.count(plan, topology, terms.purpose);
         Ok(as_of)
     }
-}
-
-/// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be
-/// refused, as if the first request had failed. A change of locks is repeated under another number.
-const fn is_repeatable(request: &CoordinatorRequest) -> bool {
-    use CoordinatorRequest::{CreatePool, SetLock};
-    !matches!(request, CreatePool(_) | SetLock(_))
 }
 
 /// Proves that a plan of this client achieves its goal.

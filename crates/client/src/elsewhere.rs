@@ -2,8 +2,9 @@
 //! their bytes are in memory.
 //!
 //! Once the coordinator was asked to place a stripe again, the client counts the old one as not
-//! stored, whatever the answer: the request may have been carried out without an answer. So a put
-//! always commits the stripe that was stored last.
+//! stored, whatever the answer: the request may have been carried out without an answer, or may be
+//! later. Only if each such request was refused does the old one keep its place. So a put always
+//! commits the stripe that was stored last.
 
 use crate::attempts::Attempts;
 use crate::client::{COORDINATOR_DEADLINE_MS, Client, topology};
@@ -106,7 +107,8 @@ impl Storing {
     }
 
     /// Asks the coordinator to place the stripe again; `missing` is the reason. If only its ticket is missing and there is
-    /// no other place, the stripe gets another ticket for its own: a node that has stored its chunk already refuses it then.
+    /// no other place, the stripe gets another ticket for its own, unless an earlier request may replace it yet: a node that
+    /// has stored its chunk already refuses it then.
     async fn place_anew(
         &mut self,
         client: &Client,
@@ -114,38 +116,36 @@ impl Storing {
         missing: &Denial,
         attempts: &mut Attempts,
     ) -> Result<(), ClientError> {
-        let mut failed = Some(self.record.id);
+        let mut asking = Asking::new(self.record.id, is_ticket);
         loop {
             attempts.pause(missing.clone()).await?;
             let request = ask::PlaceAnew {
                 put: self.put,
                 first,
-                failed,
+                failed: asking.failed,
                 avoid: self.avoided.at(self.encoder.client.ports().now_ms()),
             };
             let deadline_ms = COORDINATOR_DEADLINE_MS.min(attempts.left_ms());
             let asked = client.ports().ask_coordinator(request, deadline_ms);
             let mut placed = match asked.await {
                 Ok(placed) => placed,
-                Err(CoordinatorError::Busy(_) | CoordinatorError::Silent(_)) => continue,
-                Err(CoordinatorError::Refused(_)) if is_ticket && failed.is_some() => {
-                    failed = None;
-                    continue;
-                }
-                Err(CoordinatorError::Refused(why)) => {
-                    return Err(ClientError::Node {
-                        what: format!("storing {}", self.record.id),
-                        refusal: Denial::new(
-                            why.cause,
-                            format!("{missing}, and there is no other place: {why}"),
-                        ),
-                    });
-                }
-                Err(misfit) => return Err(misfit.into()),
+                Err(error) => match asking.note(error) {
+                    Ok(()) => continue,
+                    Err(CoordinatorError::Refused(why)) => {
+                        return Err(ClientError::Node {
+                            what: format!("storing {}", self.record.id),
+                            refusal: Denial::new(
+                                why.cause,
+                                format!("{missing}, and there is no other place: {why}"),
+                            ),
+                        });
+                    }
+                    Err(misfit) => return Err(misfit.into()),
+                },
             };
+            let (failed, present) = (asking.failed, &self.record);
             let shape = |stripe: &StripeRecord| (stripe.chunk_bytes, stripe.nodes.len());
-            let fits =
-                |new: &StripeRecord| Some(new.id) != failed && shape(new) == shape(&self.record);
+            let fits = |new: &StripeRecord| Some(new.id) != failed && shape(new) == shape(present);
             self.ticket = placed
                 .stripes
                 .last()
@@ -163,6 +163,46 @@ impl Storing {
             self.record = new;
             return Ok(());
         }
+    }
+}
+
+/// Requests for another place of a stripe, until one is granted.
+struct Asking {
+    /// The stripe to be replaced; none to keep its place and get another ticket.
+    failed: Option<StripeId>,
+    /// Whether only a ticket is missing.
+    is_ticket: bool,
+    /// Whether a request to replace the stripe may be carried out yet, or was without an answer.
+    in_doubt: bool,
+}
+
+impl Asking {
+    const fn new(failed: StripeId, is_ticket: bool) -> Self {
+        Self {
+            failed: Some(failed),
+            is_ticket,
+            in_doubt: false,
+        }
+    }
+
+    /// Notes that a request was not granted. The next one may be.
+    ///
+    /// # Errors
+    /// The given one, if none can be.
+    fn note(&mut self, error: CoordinatorError) -> Result<(), CoordinatorError> {
+        match error {
+            CoordinatorError::Busy(_) | CoordinatorError::Silent(_) => {}
+            // Another one leads soon.
+            CoordinatorError::Refused(ref why) if why.cause.leaves_doubt() => {}
+            CoordinatorError::Refused(_)
+                if self.is_ticket && self.failed.is_some() && !self.in_doubt =>
+            {
+                self.failed = None;
+            }
+            error => return Err(error),
+        }
+        self.in_doubt |= self.failed.is_some();
+        Ok(())
     }
 }
 
@@ -185,6 +225,7 @@ fn blamed(failed: &PartFailed) -> Vec<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gabion_protocol::ports::CallError;
 
     #[test]
     fn a_node_that_refused_a_stripe_is_distinguished_from_one_that_waited() {
@@ -212,6 +253,36 @@ mod tests {
             [],
             "a client cannot avoid itself"
         );
+    }
+
+    #[test]
+    fn a_stripe_keeps_its_place_only_if_no_late_request_can_replace_it() {
+        let refused = |cause| CoordinatorError::Refused(Denial::new(cause, "no"));
+        let silent = || {
+            CoordinatorError::Silent(CallError {
+                peer: "the coordinator".to_owned(),
+                reason: "is silent".to_owned(),
+            })
+        };
+        let place = StripeId(7);
+        let mut asking = Asking::new(place, true);
+        assert!(asking.note(refused(Cause::NoSpace)).is_ok());
+        assert_eq!(asking.failed, None, "it keeps its place");
+        assert!(asking.note(silent()).is_ok());
+        assert!(asking.note(refused(Cause::NoSpace)).is_err());
+        for without_outcome in [
+            silent(),
+            CoordinatorError::Busy(Denial::from("wait")),
+            refused(Cause::NotLeading),
+            refused(Cause::Recovers),
+        ] {
+            let mut asking = Asking::new(place, true);
+            assert!(asking.note(without_outcome).is_ok());
+            assert!(asking.note(refused(Cause::NoSpace)).is_err());
+            assert_eq!(asking.failed, Some(place));
+        }
+        let mut asking = Asking::new(place, false);
+        assert!(asking.note(refused(Cause::NoSpace)).is_err());
     }
 
     #[test]

@@ -70,6 +70,13 @@ impl Encoder {
     }
 }
 
+impl Client {
+    /// Number of stripes of this size in flight at a time.
+    pub(crate) fn in_flight_count(&self, stripe_bytes: u64) -> usize {
+        (self.shared.options.in_flight_bytes / stripe_bytes.max(1)).clamp(1, 3) as usize
+    }
+}
+
 /// A participant's name in a sentence.
 pub(crate) fn place(node: NodeId) -> String {
     if node == NodeId::CLIENT {

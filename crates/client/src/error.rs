@@ -1,6 +1,6 @@
 //! Errors of the client: one plain sentence each.
 
-use gabion_protocol::message::{Cause, Denial};
+use gabion_protocol::message::{Cause, CoordinatorRequest, Denial};
 use gabion_protocol::ports::CoordinatorError;
 use thiserror::Error;
 
@@ -19,6 +19,12 @@ pub enum ClientError {
     /// The request is invalid.
     #[error("{0}")]
     Usage(String),
+    /// The file would have more bytes than a file can have.
+    #[error("a file has at most {limit_bytes} bytes; choose a smaller size or offset")]
+    TooLarge {
+        /// Most bytes of a file.
+        limit_bytes: u64,
+    },
     /// The coordinator's refusal.
     #[error("{0}")]
     Refused(Denial),
@@ -29,14 +35,6 @@ pub enum ClientError {
         what: String,
         /// The node's refusal.
         refusal: Denial,
-    },
-    /// A stripe takes no writes until it is repaired: the loss of another chunk could lose data.
-    #[error("{what}: {refusal}")]
-    TooFewLeft {
-        /// The operation.
-        what: String,
-        /// The sentence.
-        refusal: String,
     },
     /// The operation was not refused, but did not finish in time.
     #[error("{what} took longer than {limit_s} s; last problem: {missing}")]
@@ -51,6 +49,9 @@ pub enum ClientError {
     /// The coordinator does not answer.
     #[error("{0}; check its address and that it runs")]
     NoCoordinator(String),
+    /// The coordinator recovers a restored backup, and changes nothing. An earlier one may have carried the request out.
+    #[error("{0}")]
+    Recovering(String),
     /// The caller's reader or writer failed.
     #[error("cannot {operation}: {source}")]
     Io {
@@ -93,7 +94,7 @@ pub enum ClientError {
     /// This client has lost advisory locks that it had in the file, which another client may have got.
     #[error(
         "the advisory locks in {0} were lost while the coordinator did not hear this client; close the file, open it \
-         again and lock it anew"
+         again and lock it again"
     )]
     LocksLost(String),
     /// The file was truncated while it was read.
@@ -146,8 +147,23 @@ pub(crate) fn passing(error: CoordinatorError) -> Result<Denial, ClientError> {
         CoordinatorError::Busy(denial) => Ok(denial),
         CoordinatorError::Silent(silent) => Ok(silent.to_string().into()),
         // It stopped before it had the outcome, and another one leads soon.
-        CoordinatorError::Refused(why) if why.cause == Cause::NotLeading => Ok(why),
+        CoordinatorError::Refused(why) if why.cause.leaves_doubt() => Ok(why),
         other => Err(other.into()),
+    }
+}
+
+/// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be refused, as if
+/// the first request had failed. A change of locks is repeated under another number.
+pub(crate) const fn is_repeatable(request: &CoordinatorRequest) -> bool {
+    use CoordinatorRequest::{CreatePool, SetLock};
+    !matches!(request, CreatePool(_) | SetLock(_))
+}
+
+/// The error of a request that may have been carried out, and that nothing asks again.
+pub(crate) fn without_outcome(why: Denial) -> ClientError {
+    match why.cause {
+        Cause::Recovers => ClientError::Recovering(why.sentence),
+        _ => ClientError::NoCoordinator(why.sentence),
     }
 }
 
@@ -168,6 +184,7 @@ impl ClientError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_)
+            | Self::TooLarge { .. }
             | Self::Refused(Denial {
                 cause: Cause::Invalid | Cause::NameTooLong,
                 ..
@@ -194,11 +211,12 @@ impl ClientError {
             } => denial.cause,
             Self::NotWrittenBack { source } | Self::Undecided { source } => source.cause(),
             Self::Usage(_) => Cause::Invalid,
+            Self::TooLarge { .. } => Cause::TooLarge,
             Self::InUse { .. } => Cause::InUse,
             Self::ReadOnly(_) => Cause::ReadOnly,
             Self::FileGone(_) | Self::Superseded(_) | Self::Shrunk { .. } => Cause::Stale,
-            Self::TooFewLeft { .. }
-            | Self::NoCoordinator(_)
+            Self::Recovering(_) => Cause::Recovers,
+            Self::NoCoordinator(_)
             | Self::Io { .. }
             | Self::SourceTooShort { .. }
             | Self::Forgotten(_)
@@ -225,6 +243,7 @@ mod tests {
             passing(CoordinatorError::Refused(why)).is_ok()
         };
         assert!(refused(Cause::NotLeading));
+        assert!(refused(Cause::Recovers));
         assert!(!refused(Cause::Exists));
     }
 

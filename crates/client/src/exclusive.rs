@@ -5,7 +5,7 @@
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::file::File;
+use crate::file::{File, Holding};
 use crate::session::Session;
 use gabion_meta::FencingToken;
 use gabion_protocol::message::{NotOpened, ask};
@@ -50,7 +50,7 @@ impl File {
         let name = self.name();
         let layout = self.client.lookup_file(self.put_id(), 0).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(name.to_owned()))?;
-        let file = Self::with_layout(&self.client, name, layout, Some(session))?;
+        let file = Self::with_layout(&self.client, name, layout, Holding::Exclusive(session))?;
         if file.is_superseded() {
             // A later session has begun before this one's answer has come.
             return Err(ClientError::Superseded(name.to_owned()));

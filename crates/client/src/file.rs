@@ -9,6 +9,7 @@ use crate::locks::LockHandle;
 use crate::losses::{PrimaryGuess, PrimaryGuesses};
 use crate::rewrite::split_stored;
 use crate::session::Session;
+use crate::sessions::open_table::Held;
 use crate::windows::{Windows, join};
 use futures::{FutureExt, select_biased};
 use gabion_codec::Code;
@@ -29,7 +30,8 @@ const REFRESH_PATIENCE_MS: u64 = 500;
 /// An open file. Clones share its layout.
 ///
 /// It stays the opened file when it is renamed, or when another one takes its name. When it is removed,
-/// operations fail with [`ClientError::FileGone`] as soon as they need a new layout.
+/// operations fail with [`ClientError::FileGone`] as soon as they need a new layout, unless it was opened with
+/// [`Client::open_held`].
 #[derive(Clone)]
 pub struct File {
     pub(crate) client: Client,
@@ -51,8 +53,17 @@ pub(crate) struct Opened {
     encoded: Option<(PoolRecord, Code)>,
     windows: Mutex<Windows>,
     primaries: Mutex<PrimaryGuesses>,
-    /// This client's session, if it has opened the file exclusively.
-    session: Option<Session>,
+    holding: Holding,
+}
+
+/// A client's hold on a file that it has open.
+pub(crate) enum Holding {
+    /// Nothing: others may remove the file.
+    Nothing,
+    /// A session in which it alone may write the file.
+    Exclusive(Session),
+    /// The file, which stays while it is open.
+    Open(#[expect(dead_code, reason = "its end closes the file")] Held),
 }
 
 impl Opened {
@@ -76,7 +87,7 @@ impl Client {
     /// [`ClientError::Refused`] when no file has this name; [`ClientError::NoCoordinator`].
     pub async fn open(&self, name: &str) -> Result<File, ClientError> {
         let layout = self.lookup(name).await?;
-        File::with_layout(self, name, layout, None)
+        File::with_layout(self, name, layout, Holding::Nothing)
     }
 
     /// Opens the file that a put made, whatever its names.
@@ -86,6 +97,20 @@ impl Client {
     pub async fn open_inode(&self, file: PutId) -> Result<File, ClientError> {
         let layout = self.lookup_file(file, 0).await?;
         let layout = layout.ok_or_else(|| ClientError::FileGone(file.to_string()))?;
+        File::of_layout(self, layout, Holding::Nothing)
+    }
+}
+
+impl File {
+    /// The open file with this layout, by its name in it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] for a symbolic link; [`ClientError::Broken`].
+    pub(crate) fn of_layout(
+        client: &Client,
+        layout: FileLayout,
+        holding: Holding,
+    ) -> Result<Self, ClientError> {
         let name = layout.file.name.clone();
         if let Some(Symlink { target }) = &layout.file.symlink {
             let target = target.clone();
@@ -93,21 +118,19 @@ impl Client {
                 MetaError::IsASymlink { name, target }.into(),
             ));
         }
-        File::with_layout(self, &name, layout, None)
+        Self::with_layout(client, &name, layout, holding)
     }
-}
 
-impl File {
     /// The open file that was just made without bytes, inline.
     pub(crate) fn new_inline(
         client: &Client,
-        file: FileRecord,
-        pool: PoolRecord,
+        (file, pool): (FileRecord, PoolRecord),
+        holding: Holding,
     ) -> Result<Self, ClientError> {
         let name = file.name.clone();
         let window = ByteRange::new(0, pool.spec.segment_bytes());
         let layout = FileLayout::without_extents(file, pool, window);
-        Self::with_layout(client, &name, layout, None)
+        Self::with_layout(client, &name, layout, holding)
     }
 
     /// The file as it was last looked up.
@@ -120,7 +143,7 @@ impl File {
         client: &Client,
         name: &str,
         layout: FileLayout,
-        session: Option<Session>,
+        holding: Holding,
     ) -> Result<Self, ClientError> {
         let code = code_of(&layout.pool)?;
         let encoded = layout.encoded.as_ref();
@@ -137,7 +160,7 @@ impl File {
             encoded: encoded.transpose()?,
             windows: Mutex::new(Windows::new(Arc::new(Layout::new(layout)?))),
             primaries: Mutex::default(),
-            session,
+            holding,
         };
         Ok(Self {
             client: client.clone(),
@@ -165,9 +188,12 @@ impl File {
         Arc::ptr_eq(&self.opened, &other.opened)
     }
 
-    /// This client's session.
+    /// This client's session in which it alone may write the file.
     pub(crate) fn session(&self) -> Option<&Session> {
-        self.opened.session.as_ref()
+        match &self.opened.holding {
+            Holding::Exclusive(session) => Some(session),
+            Holding::Nothing | Holding::Open(_) => None,
+        }
     }
 
     /// The same file, whose writes fail once locks were lost that this client had in it when the handle was opened.
@@ -389,7 +415,7 @@ impl File {
         let patience = self.client.ports().sleep_ms(REFRESH_PATIENCE_MS);
         select_biased! {
             refreshed = pin!(self.refresh(range).fuse()) => match refreshed {
-                Err(ClientError::NoCoordinator(_)) => Ok(()),
+                Err(ClientError::NoCoordinator(_) | ClientError::Recovering(_)) => Ok(()),
                 refreshed => refreshed.map(drop),
             },
             () = patience.fuse() => Ok(()),

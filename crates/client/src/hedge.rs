@@ -9,7 +9,8 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::extent::Extent;
 use crate::file::File;
-use crate::moment::Moment;
+use crate::moment::Version;
+use crate::place::Wanted;
 use crate::reading::Reading;
 use futures::{FutureExt, select_biased};
 use gabion_layout::{ChunkIndex, NodeId};
@@ -37,24 +38,27 @@ impl Client {
 }
 
 impl File {
-    /// Reads a piece of one stripe; none if the file's stripes now have other borders.
-    pub(crate) async fn read_within(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
-        let (health, bytes) = (&self.client.shared.health, extent.range.length);
+    /// Reads a piece of one stripe into its place; none if the file's stripes now have other borders.
+    pub(crate) async fn read_within(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Option<Version>, ClientError> {
+        let health = &self.client.shared.health;
         let began_ms = self.client.ports().now_ms();
-        let read = self.read_hedged(extent).await;
+        let read = self.read_hedged(wanted).await;
         if let Ok(Some(_)) = read {
             let took_ms = self.client.ports().now_ms() - began_ms;
-            health.note_read(bytes, took_ms);
+            health.note_read(wanted.at_once_bytes, took_ms);
         }
         read
     }
 
-    async fn read_hedged(&self, extent: Extent) -> Result<Option<Moment>, ClientError> {
-        let health = &self.client.shared.health;
+    async fn read_hedged(&self, wanted: &Wanted) -> Result<Option<Version>, ClientError> {
+        let (health, extent) = (&self.client.shared.health, wanted.extent);
         let mut reading = Reading::default();
         let delivered = Arc::clone(&reading.delivered);
-        let mut first = pin!(self.read_with(extent, &mut reading).fuse());
-        let hedge_after_ms = health.hedge_after_ms(extent.range.length);
+        let mut first = pin!(self.read_with(wanted, &mut reading).fuse());
+        let hedge_after_ms = health.hedge_after_ms(wanted.at_once_bytes);
         select_biased! {
             read = first => return read,
             () = self.client.ports().sleep_ms(hedge_after_ms).fuse() => {}
@@ -63,7 +67,16 @@ impl File {
         let Some(mut reading) = delivered.second_source().filter(|_| health.take_hedge()) else {
             return first.await;
         };
-        let mut second = pin!(self.read_with(extent, &mut reading).fuse());
+        let spare = wanted.elsewhere();
+        let second = async {
+            let read = self.read_with(&spare, &mut reading).await?;
+            if read.is_some() {
+                // Its success ends the first read, which writes nothing any more.
+                wanted.place.write(0, &spare.place.take());
+            }
+            Ok(read)
+        };
+        let mut second = pin!(second.fuse());
         select_biased! {
             read = first => match read {
                 Ok(read) => Ok(read),

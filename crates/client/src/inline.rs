@@ -45,7 +45,7 @@ impl File {
         self.change_inline(what, new, last_attempt).await
     }
 
-    /// Writes zeros over the inline bytes of a range. If others truncate the file meanwhile, it does not grow again.
+    /// Writes zeros over the inline bytes of a range. If another client truncates the file before the write, it does not grow again.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -215,7 +215,9 @@ fn takes_inline(pool: &PoolRecord, file: &FileRecord, range: ByteRange) -> bool 
 /// Whether a refusal says that a write is not made: one that is made is never refused. A store that fails does not know.
 const fn is_decided(refused: &CoordinatorError) -> bool {
     match refused {
-        CoordinatorError::Refused(why) => !matches!(why.cause, Cause::Failure | Cause::NotLeading),
+        CoordinatorError::Refused(why) => {
+            !matches!(why.cause, Cause::Failure) && !why.cause.leaves_doubt()
+        }
         _ => false,
     }
 }

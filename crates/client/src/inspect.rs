@@ -3,25 +3,28 @@
 use crate::client::{Client, check};
 use crate::error::ClientError;
 use crate::extent::{extents, within_file};
-use crate::file::File;
+use crate::file::{File, Holding};
 use crate::layout::Layout;
 use crate::losses::lost_for_good;
 use gabion_codec::Code;
-use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeRecord, Topology};
+use gabion_layout::{ByteRange, ChunkIndex, NodeId, PoolId, StripeId, StripeRecord, Topology};
 use gabion_plan::Plan;
 use gabion_planner::endurance::{failures_left, failures_left_appending};
 use gabion_planner::repair::{self, Scheme};
 use gabion_planner::update;
 use gabion_protocol::message::{
-    FileLayout, Liveness, Meter, NodeStatus, ScrubReport, StoreCounts, ask,
+    FileLayout, Liveness, Meter, NodeStatus, RESERVES_ASKED_MAX, RecoveryPage, RecoveryPlace,
+    ScrubReport, StoreCounts, ask, raw_bytes,
 };
 use gabion_protocol::ports::Ask as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Slice size of the displayed repair plans; the coordinator's default.
 const REPAIR_SLICE_BYTES: u64 = 32 << 10;
 /// Time limit of a node's traffic report.
 const METER_DEADLINE_MS: u64 = 5_000;
+/// Time limit of a page of a recovery's findings: nodes look chunks up on their disks.
+const RECOVERY_DEADLINE_MS: u64 = 60_000;
 /// Time limit of a scrub of the whole cluster: it reads every stored byte.
 const SCRUB_DEADLINE_MS: u64 = 24 * 3600 * 1000;
 
@@ -34,6 +37,40 @@ pub struct FileStat {
     /// when it has lost data. While updates of it wait for parity, the number that their copies
     /// survive, if that is lower.
     pub failures_left: Vec<i32>,
+}
+
+/// The disk space of a file's stripes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileSpace {
+    /// Raw bytes of each stripe, in the layout's order.
+    pub raw_bytes: Vec<u64>,
+    /// Bytes of the reserves of each stripe that have disk space.
+    pub reserved_bytes: Vec<u64>,
+    /// Whether other files may have the stripe too.
+    pub is_shared: Vec<bool>,
+    /// Nodes that did not answer: the reserves of their chunks are not counted.
+    pub silent_nodes: Vec<NodeId>,
+}
+
+impl FileSpace {
+    /// The raw and the reserved bytes of all stripes.
+    pub fn total(&self) -> (u64, u64) {
+        self.sums(|_| true)
+    }
+
+    /// The same of those stripes alone that other files may have too.
+    pub fn shared(&self) -> (u64, u64) {
+        self.sums(|is_shared| is_shared)
+    }
+
+    fn sums(&self, counts: impl Fn(bool) -> bool) -> (u64, u64) {
+        let sum = |bytes: &[u64]| {
+            let stripes = bytes.iter().zip(&self.is_shared);
+            let counted = stripes.filter(|&(_, &is_shared)| counts(is_shared));
+            counted.fold(0, |sum: u64, (&more, _)| sum.saturating_add(more))
+        };
+        (sum(&self.raw_bytes), sum(&self.reserved_bytes))
+    }
 }
 
 /// A plan as the cluster would run it now.
@@ -149,7 +186,7 @@ impl Client {
     /// Opens a file, and looks all of its layout up.
     async fn open_whole(&self, name: &str) -> Result<(File, FileLayout), ClientError> {
         let first = self.lookup(name).await?;
-        let file = File::with_layout(self, name, first.clone(), None)?;
+        let file = File::with_layout(self, name, first.clone(), Holding::Nothing)?;
         Ok((file, self.complete(first).await?))
     }
 
@@ -159,6 +196,15 @@ impl Client {
     /// [`ClientError::NoCoordinator`], [`ClientError::Refused`].
     pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
         self.ask_for(ask::ScrubAll, SCRUB_DEADLINE_MS).await
+    }
+
+    /// Some findings of a coordinator that recovers files, from a place on: without one, the first.
+    ///
+    /// # Errors
+    /// [`ClientError::NoCoordinator`]; [`ClientError::Refused`] also by a coordinator that recovers nothing.
+    pub async fn recovery(&self, from: Option<RecoveryPlace>) -> Result<RecoveryPage, ClientError> {
+        let page = self.ask_for(ask::Recovery(from), RECOVERY_DEADLINE_MS);
+        Ok(*page.await?)
     }
 
     /// Traffic of all nodes and this client so far.
@@ -213,6 +259,76 @@ impl Client {
         let counts = answers.into_iter();
         let counts = counts.filter_map(|(node, counts)| Some((node, counts.ok()?)));
         Ok(counts.collect())
+    }
+
+    /// The disk space of a file's stripes. Asks the nodes that are up for the reserves of their chunks; a stripe whose
+    /// pool has no reserves is not asked for.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`] when the nodes' counts are impossible.
+    pub async fn space_of(&self, layout: &FileLayout) -> Result<FileSpace, ClientError> {
+        let mut by_node: BTreeMap<NodeId, Vec<StripeId>> = BTreeMap::new();
+        for stripe in &layout.stripes {
+            let spec = &layout.pool_of(stripe).spec;
+            // Data chunks have no reserves.
+            for node in stripe.nodes.iter().skip(spec.k) {
+                if spec.reserve.is_some() {
+                    by_node.entry(*node).or_default().push(stripe.id);
+                }
+            }
+        }
+        let is_up = |node: &NodeId| {
+            let is_it = |status: &&NodeStatus| status.node == *node;
+            let status = layout.nodes.iter().find(is_it);
+            status.is_some_and(|status| status.liveness == Liveness::Up)
+        };
+        let asked = by_node.iter().map(|(&node, stripes)| async move {
+            let reserved = if is_up(&node) {
+                self.reserved_on(node, stripes).await
+            } else {
+                None
+            };
+            (node, reserved)
+        });
+        let mut space = FileSpace {
+            raw_bytes: layout.stripes.iter().map(raw_bytes).collect(),
+            ..FileSpace::default()
+        };
+        let mut reserved: BTreeMap<StripeId, u64> = BTreeMap::new();
+        for (node, answer) in futures::future::join_all(asked).await {
+            let Some(answer) = answer else {
+                space.silent_nodes.push(node);
+                continue;
+            };
+            for (stripe, bytes) in answer {
+                let sum = reserved.entry(stripe).or_default();
+                *sum = sum
+                    .checked_add(bytes)
+                    .ok_or_else(|| ClientError::unexpected("a node"))?;
+            }
+        }
+        let of = |stripe: &StripeRecord| reserved.get(&stripe.id).copied().unwrap_or(0);
+        space.reserved_bytes = layout.stripes.iter().map(of).collect();
+        let shared: BTreeSet<StripeId> = layout.shared.iter().copied().collect();
+        let is_shared = |stripe: &StripeRecord| shared.contains(&stripe.id);
+        space.is_shared = layout.stripes.iter().map(is_shared).collect();
+        Ok(space)
+    }
+
+    /// The reserves of a node's chunks of these stripes; none if it does not answer.
+    async fn reserved_on(
+        &self,
+        node: NodeId,
+        stripes: &[StripeId],
+    ) -> Option<Vec<(StripeId, u64)>> {
+        let mut all = Vec::new();
+        for stripes in stripes.chunks(RESERVES_ASKED_MAX) {
+            let stripes = stripes.to_vec();
+            let asked = ask::ReservedBytes { stripes };
+            let answer = self.ports().ask_node(node, asked, METER_DEADLINE_MS);
+            all.extend(answer.await.ok()?);
+        }
+        Some(all)
     }
 
     /// The plans of an update of a range of a file, one for each stripe, as the stripes' primaries

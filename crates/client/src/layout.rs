@@ -236,8 +236,23 @@ fn newer(first: Option<InlineBytes>, second: Option<InlineBytes>) -> Option<Inli
 #[cfg(test)]
 pub(crate) mod sample {
     use super::*;
-    use gabion_layout::{PoolId, Survive, UpdateScheme};
-    use gabion_meta::{Attributes, DirectoryId, MapId, NewAttributes, PoolRecord, PutId, WallTime};
+    use gabion_layout::{NodeId, PoolId, RackId, Survive, UpdateScheme};
+    use gabion_meta::{
+        Attributes, Departure, DirectoryId, MapId, NewAttributes, PoolRecord, PutId, WallTime,
+    };
+    use gabion_protocol::message::Liveness;
+
+    /// Nodes that are up, each in a rack of its own.
+    pub(crate) fn nodes(count: u32) -> Vec<NodeStatus> {
+        let status = |node| NodeStatus {
+            node: NodeId(node),
+            rack: RackId(node),
+            address: format!("10.0.0.1:{node}"),
+            liveness: Liveness::Up,
+            departure: Departure::None,
+        };
+        (0..count).map(status).collect()
+    }
 
     /// That of an empty file `f` in a pool of `rs(2,1)`, without nodes.
     pub(crate) fn layout() -> FileLayout {

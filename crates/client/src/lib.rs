@@ -6,8 +6,8 @@
 //! updates it stages the bytes at the data nodes and leaves the rest to each stripe's primary.
 //! [`File`] keeps a file's layout, so that many small reads and writes need no look-up each.
 //!
-//! Files have holes, grow and shrink: `append.rs` and `resize.rs` have the operations, and `rewrite.rs` plans which
-//! segments they store anew.
+//! Files have holes, grow and shrink: `append.rs`, `resize.rs` and `allocate.rs` have the operations, and `rewrite.rs`
+//! plans which segments they store anew.
 //!
 //! A [`CachedFile`] reads and writes through a cache of segments in memory, with weaker guarantees:
 //! its writes are durable when it is flushed or closed.
@@ -23,7 +23,10 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod allocate;
 mod append;
+#[cfg(test)]
+mod asking_tests;
 mod attempts;
 mod attributes;
 mod byte_budget;
@@ -54,6 +57,7 @@ mod moment;
 mod names;
 mod open_runs;
 mod own_changes;
+mod place;
 mod primary;
 mod progress;
 mod put;
@@ -64,7 +68,12 @@ mod resize;
 mod retry;
 mod rewrite;
 mod runs;
+#[cfg(test)]
+mod scripted_ports;
 mod session;
+mod sessions;
+mod space;
+mod storing_all;
 mod task;
 mod timed_repair;
 mod windows;
@@ -80,9 +89,10 @@ pub use exclusive::TakeOver;
 pub use file::File;
 pub use gabion_meta::Existing;
 pub use gabion_protocol::message::{Cause, Denial, ScrubReport};
-pub use inspect::{ClusterMeters, FileStat, Planned};
+pub use inspect::{ClusterMeters, FileSpace, FileStat, Planned};
 pub use locks::{LockHandle, LockOutcome, LockPatience};
 pub use progress::Progress;
 pub use put::{NewFile, PutSummary};
 pub use read::ReadPart;
 pub use resize::StoredWindow;
+pub use space::{DataSpace, reserved_share};

@@ -1,5 +1,6 @@
 //! The client's part of a plan: bytes in memory instead of a disk.
 
+use crate::place::Place;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -7,8 +8,8 @@ use gabion_exec::{Sink, Source};
 use gabion_layout::{ByteRange, ChunkIndex, ChunkRange};
 use gabion_protocol::message::Refusal;
 use gabion_protocol::run::LocalIo;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The new data of a whole stripe, data chunks concatenated.
 pub(crate) struct Segment {
@@ -43,28 +44,23 @@ impl LocalIo for Segment {
     }
 }
 
-/// Buffer for ranges of a stripe that are read, concatenated.
+/// The ranges of a stripe that an attempt reads, concatenated in the place of the read.
 pub(crate) struct ReadBuffer {
     ranges: Vec<ChunkRange>,
-    bytes: Mutex<Vec<u8>>,
+    place: Arc<Place>,
     /// Bytes of each range that are still missing.
     left_bytes: Vec<AtomicU64>,
 }
 
 impl ReadBuffer {
-    pub(crate) fn new(ranges: Vec<ChunkRange>) -> Self {
-        let length: u64 = ranges.iter().map(|part| part.range.length).sum();
+    /// For an attempt to read these ranges into a place of their length.
+    pub(crate) fn new(ranges: Vec<ChunkRange>, place: &Arc<Place>) -> Self {
         let left_bytes = ranges.iter().map(|part| AtomicU64::new(part.range.length));
         Self {
             left_bytes: left_bytes.collect(),
             ranges,
-            bytes: Mutex::new(vec![0; length as usize]),
+            place: Arc::clone(place),
         }
-    }
-
-    /// The bytes, once all of them were read.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The chunks with missing bytes.
@@ -104,12 +100,9 @@ impl LocalIo for ReadBuffer {
         let Sink::Deliver(chunk) = sink else {
             return ready(Err(no_disk())).boxed();
         };
-        let mut buffer = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.position(chunk, range);
-        let place = place.and_then(|(at, of)| Some((buffer.get_mut(at..at + bytes.len())?, of)));
-        let stored = match place {
-            Some((place, of)) if bytes.len() as u64 == range.length => {
-                place.copy_from_slice(&bytes);
+        let has_length = bytes.len() as u64 == range.length;
+        let stored = match self.position(chunk, range) {
+            Some((at, of)) if has_length && self.place.write(at, &bytes) => {
                 // Each slice comes once.
                 self.left_bytes[of].fetch_sub(range.length, Ordering::Relaxed);
                 Ok(())
@@ -164,7 +157,8 @@ mod tests {
             chunk,
             range: ByteRange::new(offset, length),
         };
-        let buffer = ReadBuffer::new(vec![asked(FIRST, 6, 2), asked(SECOND, 0, 3)]);
+        let place = Place::new(5);
+        let buffer = ReadBuffer::new(vec![asked(FIRST, 6, 2), asked(SECOND, 0, 3)], &place);
         let store = |sink, offset, bytes: &'static [u8]| {
             let range = ByteRange::new(offset, bytes.len() as u64);
             now(buffer.store(sink, range, Bytes::from_static(bytes)))
@@ -178,6 +172,6 @@ mod tests {
         assert!(store(Sink::Deliver(FIRST), 0, b"x").is_err());
         assert!(store(Sink::Deliver(SECOND), 2, b"xy").is_err());
         assert!(store(Sink::Write(FIRST), 6, b"x").is_err());
-        assert_eq!(buffer.take(), b"abcde");
+        assert_eq!(place.take(), &b"abcde"[..]);
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes of a stripe, and the update as of which they are.
 
+use crate::place::Place;
 use gabion_layout::{Sequence, StripeId};
 
 /// Bytes of one stripe as of one moment.
@@ -12,11 +13,10 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Bytes of no stripe.
-    pub(crate) fn of_none(bytes: Vec<u8>) -> Self {
-        let Version { stripe, sequence } = Version::NONE;
+    /// The bytes of a place, as of this version.
+    pub(crate) fn of(place: &Place, Version { stripe, sequence }: Version) -> Self {
         Self {
-            bytes,
+            bytes: place.take().into(),
             stripe,
             sequence,
         }

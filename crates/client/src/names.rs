@@ -6,7 +6,7 @@
 use crate::attempts::Attempts;
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::file::File;
+use crate::file::{File, Holding};
 use crate::put::NewFile;
 use gabion_meta::{
     DirectoryEntry, DirectoryId, Existing, Inode, InodeStatus, MetaError, NewAttributes, PutId,
@@ -20,7 +20,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path; [`ClientError::NoCoordinator`].
     pub async fn inode(&self, at: impl Into<RelativePath>) -> Result<InodeStatus, ClientError> {
-        self.ask(ask::LookupInode { at: at.into() }).await
+        Ok(*self.ask(ask::LookupInode { at: at.into() }).await?)
     }
 
     /// An inode, whatever its path; none if it is gone.
@@ -28,7 +28,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoCoordinator`].
     pub async fn inode_status(&self, inode: Inode) -> Result<Option<InodeStatus>, ClientError> {
-        self.ask(ask::StatInode(inode)).await
+        let status = self.ask(ask::StatInode(inode)).await?;
+        Ok(status.map(|status| *status))
     }
 
     /// At most `limit` names of a directory, and at most 1,000, behind the entry of an earlier page, whether or not
@@ -101,22 +102,23 @@ impl Client {
         self.ask(request).await
     }
 
-    /// Makes a file `to` that has the bytes of the file which a put made, and shares its space: one that never changes
-    /// (a snapshot), or one like any other (a clone). It has all writes that were acknowledged before this call, and
+    /// Makes a file `to` that has the bytes of another one, and shares its space: one that never changes
+    /// (a snapshot), or one like any other (a clone). Of a directory, makes one with all that is below it at one instant.
+    /// It has all writes that were acknowledged before this call, and
     /// none that begins after it has returned. Takes no longer for a large file.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the name is taken or invalid, the file is gone or has too many snapshots, or it is in
-    /// a pool that replicates blocks first; [`ClientError::Late`] when nodes or repairs were in the way;
+    /// [`ClientError::Refused`] when the name is taken or invalid, the file is gone or has too many snapshots, it is in
+    /// a pool that replicates blocks first, or too much is below the directory; [`ClientError::Late`] when nodes or repairs were in the way;
     /// [`ClientError::NoCoordinator`], after which the file may have been made.
     pub async fn snapshot(
         &self,
-        file: PutId,
+        inode: Inode,
         to: impl Into<RelativePath>,
         is_read_only: bool,
     ) -> Result<(), ClientError> {
         let request = ask::Snapshot {
-            file,
+            inode,
             to: to.into(),
             is_read_only,
             number: self.draw_change(),
@@ -131,7 +133,7 @@ impl Client {
     pub async fn create(&self, new: NewFile<'_>) -> Result<File, ClientError> {
         let made = self.put_over(new, futures::io::empty(), 0, &()).await?;
         match made.record {
-            Some(record) => File::new_inline(self, *record, made.pool),
+            Some(record) => File::new_inline(self, (*record, made.pool), Holding::Nothing),
             None => self.open_inode(made.put).await,
         }
     }

@@ -3,36 +3,32 @@
 //! placed again.
 
 use crate::client::{COORDINATOR_DEADLINE_MS, Client, code_of, topology};
-use crate::elsewhere::{AvoidedNodes, Storing};
 use crate::encoder::Encoder;
 use crate::error::{ClientError, passing};
 use crate::extent::geometry;
 use crate::keeper::Keeper;
 use crate::progress::Progress;
-use crate::task::Task;
+use crate::storing_all::{Stored, StoringAll};
 use bytes::{Bytes, BytesMut};
 use futures::io::{AsyncRead, AsyncReadExt};
-use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_layout::{Geometry, StripeRecord};
 use gabion_meta::{
     DirectoryId, Existing, FileRecord, INLINE_BYTES_MAX, NewAttributes, PoolRecord, PutId,
     RelativePath,
 };
-use gabion_protocol::message::{BegunPut, Cause, OpenPut, PutPlaces, Ticket, WholeFile, ask};
+use gabion_protocol::message::{
+    BegunPut, Cause, OpenPut, Opener, PutPlaces, Ticket, WholeFile, ask,
+};
 use gabion_protocol::ports::Ask as _;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Interval of the client's signs of life for a put, in milliseconds; well below the minute after
-/// which the coordinator aborts the put.
-const TOUCH_EVERY_MS: u64 = 10_000;
 
 /// Bytes for which a put of unknown size reserves places at first.
 const FIRST_BYTES: u64 = 1 << 20;
 /// Most stripes for which it reserves places at a time.
 const MORE_COUNT_MAX: u64 = 256;
 
-/// The result of a put.
+/// A file that is to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFile<'a> {
     /// The directory from which on the name is.
@@ -78,6 +74,8 @@ pub struct PutSummary {
     pub pool: PoolRecord,
     /// The file, if it is inline.
     pub record: Option<Box<FileRecord>>,
+    /// Whether this client has it open in its session.
+    pub(crate) is_open: bool,
 }
 
 impl PutSummary {
@@ -85,10 +83,11 @@ impl PutSummary {
     fn inline(
         (put, record): (PutId, Option<Box<FileRecord>>),
         size_bytes: u64,
-        pool: PoolRecord,
+        (pool, is_open): (PoolRecord, bool),
     ) -> Self {
         Self {
             record,
+            is_open,
             put,
             size_bytes,
             stripe_count: 0,
@@ -154,7 +153,8 @@ impl Client {
     /// is only one. A file that has the name already stays, and then this is refused.
     ///
     /// The file becomes visible, complete and durable, when this returns without an error, and not
-    /// before. If this fails or is dropped, stored chunks are reclaimed.
+    /// before. If this fails or is dropped, stored chunks are reclaimed. A put may last as long as its source does: the
+    /// client renews it. If the coordinator does not hear the client for 30 s, the put is refused at its end.
     ///
     /// # Errors
     /// [`ClientError::Refused`] for invalid names, pools and sizes;
@@ -189,7 +189,7 @@ impl Client {
         size_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        self.put_all(new, (source, Some(size_bytes)), progress)
+        self.put_all(new, (source, Some(size_bytes)), (progress, None))
             .await
     }
 
@@ -205,46 +205,56 @@ impl Client {
         source: impl AsyncRead + Unpin,
         progress: &dyn Progress,
     ) -> Result<PutSummary, ClientError> {
-        self.put_all(new, (source, None), progress).await
+        self.put_all(new, (source, None), (progress, None)).await
     }
 
-    async fn put_all(
+    /// Stores a file. If it is stored inline, the client has it open in its session, if the `opener` says that.
+    pub(crate) async fn put_all(
         &self,
         new: NewFile<'_>,
         (mut source, size_bytes): (impl AsyncRead + Unpin, Option<u64>),
-        progress: &dyn Progress,
+        (progress, opener): (&dyn Progress, Option<Opener>),
     ) -> Result<PutSummary, ClientError> {
         let head = read_head(&mut source, size_bytes).await?;
         let size_bytes = size_bytes.or_else(|| head.is_whole.then_some(head.bytes.len() as u64));
         let mut reserved_bytes = size_bytes.unwrap_or(FIRST_BYTES);
         let whole = head.is_whole.then(|| head.bytes.clone());
-        let begun = match self.begin_put(new, reserved_bytes, whole).await {
+        let begun = match self.begin_put(new, reserved_bytes, (whole, opener)).await {
             // The quota may have room for what the source has.
             Err(error) if error.cause() == Cause::Quota && size_bytes.is_none() => {
                 reserved_bytes = 0;
-                self.begin_put(new, reserved_bytes, None).await?
+                self.begin_put(new, reserved_bytes, (None, None)).await?
             }
             begun => begun?,
         };
         let mut begun = match begun {
             BegunPut::Places(places) => self.begun(*places)?,
-            BegunPut::Stored { put, file, pool } => {
+            BegunPut::Stored {
+                put,
+                file,
+                pool,
+                is_open,
+            } => {
                 let size_bytes = head.bytes.len() as u64;
                 progress.advanced(size_bytes, size_bytes);
-                return Ok(PutSummary::inline((put, file), size_bytes, *pool));
+                return Ok(PutSummary::inline(
+                    (put, file),
+                    size_bytes,
+                    (*pool, is_open),
+                ));
             }
         };
         let source = head.bytes.as_ref().chain(source);
-        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put, TOUCH_EVERY_MS);
+        let mut keeper = Keeper::new(Arc::clone(&self.shared.ports), begun.put);
         let stored = match size_bytes {
-            Some(size_bytes) => store_all(&begun, source, size_bytes, progress).await,
+            Some(size_bytes) => store_all((self, &mut begun), source, size_bytes, progress).await,
             None => store_stream((self, &mut begun), source, reserved_bytes, progress).await,
         };
         let done = match stored {
             Ok(stored) => self.commit_put(new.name, begun.put).await.map(|()| stored),
             Err(error) => Err(error),
         };
-        let (size_bytes, stripes) = match done {
+        let (size_bytes, stored) = match done {
             Ok(stored) => stored,
             Err(error) => {
                 keeper.abort().await;
@@ -252,18 +262,15 @@ impl Client {
             }
         };
         keeper.release();
-        let stored_bytes = stripes.iter().map(|stripe| {
-            let chunk_count = stripe.nodes.len() - stripe.stale.len();
-            stripe.chunk_bytes * chunk_count as u64
-        });
         Ok(PutSummary {
             put: begun.put.id,
             size_bytes,
-            stripe_count: stripes.len() as u64,
-            stored_bytes: stored_bytes.sum(),
-            left_out_count: stripes.iter().map(|s| s.stale.len() as u64).sum(),
+            stripe_count: stored.count,
+            stored_bytes: stored.bytes,
+            left_out_count: stored.left_out_count,
             pool: begun.pool,
             record: None,
+            is_open: false,
         })
     }
 
@@ -271,7 +278,7 @@ impl Client {
         &self,
         new: NewFile<'_>,
         size_bytes: u64,
-        whole: Option<Bytes>,
+        (whole, opener): (Option<Bytes>, Option<Opener>),
     ) -> Result<BegunPut, ClientError> {
         let (number, is_whole) = (self.draw_change(), whole.is_some());
         let request = ask::BeginPut {
@@ -281,14 +288,11 @@ impl Client {
             size_bytes,
             attributes: new.attributes,
             whole: whole.map(|bytes| WholeFile { bytes, number }),
+            opener,
         };
         match self.ask(request).await {
             Ok(BegunPut::Stored { .. }) if !is_whole => {
                 Err(ClientError::unexpected("the coordinator"))
-            }
-            // An earlier copy of the request may have stored the file.
-            Err(ClientError::Late { missing, .. }) if is_whole => {
-                Err(ClientError::NoCoordinator(missing.sentence))
             }
             begun => begun,
         }
@@ -338,105 +342,28 @@ impl Client {
     }
 }
 
-/// Stripes that are being stored, a few at a time.
-struct StoringAll<'a> {
-    begun: Storage,
-    progress: &'a dyn Progress,
-    avoided: Arc<AvoidedNodes>,
-    storing: FuturesUnordered<Task<Result<(u64, StripeRecord), ClientError>>>,
-    stored: Vec<StripeRecord>,
-    done_bytes: u64,
-}
-
-/// The inputs for storing a stripe of a put.
-struct Storage {
-    put: OpenPut,
-    encoder: Arc<Encoder>,
-}
-
-impl<'a> StoringAll<'a> {
-    fn new(begun: &Begun, progress: &'a dyn Progress) -> Self {
-        Self {
-            begun: Storage {
-                put: begun.put,
-                encoder: Arc::clone(&begun.encoder),
-            },
-            progress,
-            avoided: Arc::default(),
-            storing: FuturesUnordered::new(),
-            stored: Vec::with_capacity(begun.stripes.len()),
-            done_bytes: 0,
-        }
-    }
-
-    /// Waits until another stripe of this shape fits into memory: one that is being read takes as much as one
-    /// that is being stored.
-    async fn make_room(&mut self, shape: Geometry, total_bytes: u64) -> Result<(), ClientError> {
-        let in_flight_count = self
-            .begun
-            .encoder
-            .client
-            .in_flight_count(shape.stripe_bytes());
-        while self.storing.len() >= in_flight_count {
-            self.wait_for_one(total_bytes).await?;
-        }
-        Ok(())
-    }
-
-    /// Begins to store a segment of which `data_bytes` bytes are the file's.
-    fn store(
-        &mut self,
-        (record, ticket): (StripeRecord, Option<Ticket>),
-        shape: Geometry,
-        segment: Bytes,
-        data_bytes: u64,
-    ) {
-        let one = Storing {
-            put: self.begun.put,
-            encoder: Arc::clone(&self.begun.encoder),
-            avoided: Arc::clone(&self.avoided),
-            record,
-            ticket,
-        };
-        let ports = self.begun.encoder.client.ports();
-        self.storing.push(Task::spawn(ports, async move {
-            let record = one.store(shape, segment).await?;
-            Ok((data_bytes, record))
-        }));
-    }
-
-    async fn wait_for_one(&mut self, total_bytes: u64) -> Result<(), ClientError> {
-        if let Some(one) = self.storing.next().await {
-            let (data_bytes, record) = one?;
-            self.stored.push(record);
-            self.done_bytes += data_bytes;
-            self.progress.advanced(self.done_bytes, total_bytes);
-        }
-        Ok(())
-    }
-
-    /// Waits for all of them. Returns the stripes as they are stored, unordered.
-    async fn finish(mut self, total_bytes: u64) -> Result<Vec<StripeRecord>, ClientError> {
-        while !self.storing.is_empty() {
-            self.wait_for_one(total_bytes).await?;
-        }
-        Ok(self.stored)
-    }
-}
-
-/// Encodes and stores all stripes while the source is being read. Returns the file's size, and the stripes as
-/// they are stored, unordered.
+/// Encodes and stores all stripes while the source is being read. Those of a large file are reserved some at a time.
+/// Returns the file's size.
 async fn store_all(
-    begun: &Begun,
+    (client, begun): (&Client, &mut Begun),
     mut source: impl AsyncRead + Unpin,
     size_bytes: u64,
     progress: &dyn Progress,
-) -> Result<(u64, Vec<StripeRecord>), ClientError> {
-    let mut all = StoringAll::new(begun, progress);
-    let mut read_bytes = 0;
+) -> Result<(u64, Stored), ClientError> {
+    let mut all = StoringAll::new(begun.put, &begun.encoder, progress);
+    let (mut read_bytes, mut step) = (0, 0);
     progress.advanced(0, size_bytes);
-    for record in &begun.stripes {
-        let shape = geometry(&begun.pool.spec, record)?;
+    let mut rest = VecDeque::from(std::mem::take(&mut begun.stripes));
+    loop {
+        if rest.is_empty() && read_bytes < size_bytes {
+            rest = begun.extend(client, (step, &mut all), size_bytes).await?;
+            step += 1;
+        }
+        // Blocks behind the end of the file hold none of its bytes.
+        let Some(record) = rest.pop_front() else {
+            break;
+        };
+        let shape = geometry(&begun.pool.spec, &record)?;
         all.make_room(shape, size_bytes).await?;
         let data_bytes = shape.stripe_bytes().min(size_bytes - read_bytes);
         let (segment, filled_bytes) = read_segment(&mut source, shape, data_bytes).await?;
@@ -448,7 +375,7 @@ async fn store_all(
             });
         }
         let ticket = Ticket::find(&begun.tickets, record.id);
-        all.store((record.clone(), ticket), shape, segment, data_bytes);
+        all.store((record, ticket), shape, segment, data_bytes);
     }
     if read_bytes < size_bytes {
         return Err(ClientError::unexpected("the coordinator"));
@@ -457,17 +384,19 @@ async fn store_all(
 }
 
 impl Begun {
-    /// Reserves places for a file of `size_bytes` whose first `kept_count` stripes stay. Returns the stripes behind them.
+    /// Reserves more places for a file of `size_bytes`. Returns the stripes behind those that were begun.
     async fn extend(
         &mut self,
         client: &Client,
-        (step, kept_count): (u64, u64),
+        (step, all): (u64, &mut StoringAll<'_>),
         size_bytes: u64,
     ) -> Result<VecDeque<StripeRecord>, ClientError> {
+        all.catch_up(size_bytes).await?;
         let request = ask::ExtendPut {
             put: self.put,
             step,
-            kept_count,
+            stored_count: all.stored.first_count,
+            kept_count: all.begun_count,
             size_bytes,
         };
         let places = client.ask(request).await?;
@@ -485,9 +414,9 @@ async fn store_stream(
     mut source: impl AsyncRead + Unpin,
     reserved_bytes: u64,
     progress: &dyn Progress,
-) -> Result<(u64, Vec<StripeRecord>), ClientError> {
-    let mut all = StoringAll::new(begun, progress);
-    let (mut read_bytes, mut count, mut step) = (0, 0, 0);
+) -> Result<(u64, Stored), ClientError> {
+    let mut all = StoringAll::new(begun.put, &begun.encoder, progress);
+    let (mut read_bytes, mut step) = (0, 0);
     // The size for which places are reserved, if it is known.
     let (mut reserved_bytes, mut more_count) = (Some(reserved_bytes), 2);
     let mut rest = VecDeque::from(std::mem::take(&mut begun.stripes));
@@ -512,16 +441,15 @@ async fn store_stream(
                 read_bytes.saturating_add(more_count * full.stripe_bytes())
             };
             if Some(size_bytes) != reserved_bytes || !is_end {
-                let at = (step, count);
                 // Blocks that become stripes come in whole segments.
                 let can_be_less = size_bytes > read_bytes && begun.pool.lifecycle.is_none();
                 reserved_bytes = Some(size_bytes);
-                rest = match begun.extend(client, at, size_bytes).await {
+                rest = match begun.extend(client, (step, &mut all), size_bytes).await {
                     // The quota may have room for what was read, if not for more.
                     Err(error) if can_be_less && error.cause() == Cause::Quota => {
                         // A late copy of the refused request may reserve more after all.
                         (reserved_bytes, more_count) = (None, 0);
-                        begun.extend(client, at, read_bytes).await?
+                        begun.extend(client, (step, &mut all), read_bytes).await?
                     }
                     extended => extended?,
                 };
@@ -539,7 +467,6 @@ async fn store_stream(
             all.make_room(shape, read_bytes).await?;
             let ticket = Ticket::find(&begun.tickets, next.id);
             all.store((next, ticket), shape, data, length as u64);
-            count += 1;
         }
         if is_end {
             return Ok((read_bytes, all.finish(read_bytes).await?));

@@ -6,6 +6,8 @@
 //! which they read. If they differ, and in every degraded read, the stripe's primary gives its
 //! committed mark and all nodes read exactly as of that. So one more round is enough however many
 //! updates go on, unless a node has merged later ones into its chunk; then a newer mark is taken.
+//!
+//! Pieces of several stripes are read at the same time, each into its part of the result.
 
 use crate::attempts::Attempts;
 use crate::client::{Client, check};
@@ -14,11 +16,13 @@ use crate::extent::{Extent, Piece};
 use crate::file::File;
 use crate::layout::{Fleet, Layout};
 use crate::memory::ReadBuffer;
-use crate::moment::Moment;
+use crate::moment::{Moment, Version};
+use crate::place::{Place, Wanted};
 use crate::progress::Progress;
 use crate::reading::{Reading, Trouble};
 use crate::retry::{ReadRetry, read_retry};
 use crate::task::Task;
+use bytes::{Bytes, BytesMut};
 use futures::io::{AsyncWrite, AsyncWriteExt};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use gabion_layout::{ByteRange, ChunkRange, Epoch, Geometry, NodeId, Sequence, StripeRecord};
@@ -36,6 +40,12 @@ const READ_SLICE_BYTES: u64 = 256 << 10;
 
 /// Most zeros of a hole that are in memory at a time.
 const HOLE_BYTES: u64 = 1 << 20;
+
+/// Most pieces that one operation reads at a time.
+const AT_ONCE_COUNT: u64 = 8;
+
+/// Most bytes of them; of large stripes, a few have more.
+const AT_ONCE_BYTES: u64 = 64 << 20;
 
 /// A part of a range that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +70,15 @@ impl Client {
     /// Those of [`Client::open`] and [`File::read`].
     pub async fn read(&self, name: &str, range: ByteRange) -> Result<Vec<u8>, ClientError> {
         self.open(name).await?.read(range).await
+    }
+
+    /// Number of pieces, of `longest` bytes at most and `all_bytes` together, that one operation reads at a time, and the
+    /// most bytes of them.
+    fn reads_at_once(&self, longest: u64, all_bytes: u64) -> (usize, u64) {
+        let small_bytes = self.shared.options.in_flight_bytes.min(AT_ONCE_BYTES);
+        let small_count = (small_bytes / longest.max(1)).min(AT_ONCE_COUNT) as usize;
+        let count = self.in_flight_count(longest).max(small_count);
+        (count, all_bytes.min(longest.saturating_mul(count as u64)))
     }
 
     /// Writes a whole file to `sink`, in order, and flushes it. Returns the file's size.
@@ -94,10 +113,13 @@ impl File {
         self.check_range(range).await?;
         let size_bytes = range.length;
         let longest = self.segment_bytes().min(size_bytes);
-        let ahead_count = self.client.in_flight_count(longest);
+        let (ahead_count, at_once_bytes) = self.client.reads_at_once(longest, size_bytes);
         let read = |piece| {
             let (file, ports) = (self.clone(), self.client.ports());
-            Task::spawn(ports, async move { file.read_piece(piece).await })
+            Task::spawn(
+                ports,
+                async move { file.read_piece(piece, at_once_bytes).await },
+            )
         };
         let pieces = self.pieces_in_order(range);
         let mut pieces = pin!(pieces.map_ok(read).try_buffered(ahead_count));
@@ -143,25 +165,30 @@ impl File {
     }
 
     /// Reads a range, which must lie within the file. Bytes of one stripe are as of one moment. Bytes of holes
-    /// are zero.
+    /// are zero. Several stripes are read at the same time, up to eight and within
+    /// [`ClientOptions::in_flight_bytes`].
+    ///
+    /// [`ClientOptions::in_flight_bytes`]: crate::ClientOptions::in_flight_bytes
     ///
     /// # Errors
     /// [`ClientError::Usage`] for a range outside of the file; [`ClientError::Shrunk`] when it was truncated
-    /// meanwhile; [`ClientError::Late`] when too few
+    /// during the read; [`ClientError::Late`] when too few
     /// chunks could be read in time, with the last problem; [`ClientError::Node`] when a node
     /// refused permanently; [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and
-    /// [`ClientError::Refused`] when a new layout was needed.
+    /// [`ClientError::Refused`] when a new layout was needed. The first error of a stripe ends the reads of the others.
     pub async fn read(&self, range: ByteRange) -> Result<Vec<u8>, ClientError> {
-        let mut bytes = Vec::with_capacity(range.length as usize);
-        for piece in self.present_pieces(range).await? {
-            let piece = self.read_piece(piece).await?;
-            if bytes.is_empty() {
-                bytes = piece;
-            } else {
-                bytes.extend_from_slice(&piece);
+        let pieces = self.present_pieces(range).await?;
+        let buffer = BytesMut::zeroed(range.length as usize);
+        let places = Place::divide(buffer, pieces.iter().map(Piece::length));
+        let targets: Vec<(Piece, Arc<Place>)> = pieces.into_iter().zip(places).collect();
+        for (piece, place) in &targets {
+            // Holes are zero in the buffer.
+            if let Piece::Inline(bytes) = piece {
+                place.write(0, bytes);
             }
         }
-        Ok(bytes)
+        self.read_stored(&targets).await?;
+        Ok(Place::unite(targets.iter().map(|(_, place)| place)).into())
     }
 
     /// Reads a range as [`File::read`] does, but returns its parts in order, and holes as such. A hole that a
@@ -170,22 +197,55 @@ impl File {
     /// # Errors
     /// Those of [`File::read`].
     pub async fn read_parts(&self, range: ByteRange) -> Result<Vec<ReadPart>, ClientError> {
-        let mut parts = Vec::new();
-        for piece in self.present_pieces(range).await? {
-            parts.push(match piece {
-                Piece::Inline(bytes) => ReadPart::Bytes(bytes.into()),
-                Piece::Hole(range) => ReadPart::Hole(range.length),
-                Piece::Stored(extent) => ReadPart::Bytes(self.read_extent(extent).await?.bytes),
-            });
-        }
-        Ok(parts)
+        let pieces = self.present_pieces(range).await?;
+        let with_place = |piece: Piece| {
+            let stored_bytes = piece.extent().map_or(0, |extent| extent.range.length);
+            (piece, Place::new(stored_bytes))
+        };
+        let targets: Vec<(Piece, Arc<Place>)> = pieces.into_iter().map(with_place).collect();
+        self.read_stored(&targets).await?;
+        let part = |(piece, place): (Piece, Arc<Place>)| match piece {
+            Piece::Inline(bytes) => ReadPart::Bytes(bytes.into()),
+            Piece::Hole(range) => ReadPart::Hole(range.length),
+            Piece::Stored(_) => ReadPart::Bytes(place.take().into()),
+        };
+        Ok(targets.into_iter().map(part).collect())
     }
 
-    async fn read_piece(&self, piece: Piece) -> Result<Vec<u8>, ClientError> {
+    /// Reads the pieces that stripes hold, each into its place, several at a time.
+    async fn read_stored(&self, targets: &[(Piece, Arc<Place>)]) -> Result<(), ClientError> {
+        let stored = targets
+            .iter()
+            .filter_map(|(piece, place)| Some((piece.extent()?, place)));
+        let stored: Vec<(Extent, &Arc<Place>)> = stored.collect();
+        let lengths = || stored.iter().map(|(extent, _)| extent.range.length);
+        let longest = lengths().max().unwrap_or(0);
+        let (count, at_once_bytes) = self.client.reads_at_once(longest, lengths().sum());
+        let wanted = stored.iter().map(|&(extent, place)| Wanted {
+            extent,
+            place: Arc::clone(place),
+            at_once_bytes,
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        let read = |wanted: Wanted| async move { self.read_into(&wanted).await.map(drop) };
+        stream::iter(wanted)
+            .map(Ok)
+            .try_for_each_concurrent(count, read)
+            .await
+    }
+
+    async fn read_piece(&self, piece: Piece, at_once_bytes: u64) -> Result<Bytes, ClientError> {
         match piece {
-            Piece::Inline(bytes) => Ok(bytes.into()),
-            Piece::Hole(range) => Ok(vec![0; range.length as usize]),
-            Piece::Stored(extent) => Ok(self.read_extent(extent).await?.bytes),
+            Piece::Inline(bytes) => Ok(bytes),
+            Piece::Hole(range) => Ok(vec![0; range.length as usize].into()),
+            Piece::Stored(extent) => {
+                let wanted = Wanted {
+                    at_once_bytes,
+                    ..Wanted::alone(extent)
+                };
+                self.read_into(&wanted).await?;
+                Ok(wanted.place.take().freeze())
+            }
         }
     }
 
@@ -196,27 +256,51 @@ impl File {
     /// # Errors
     /// Those of [`File::read`].
     pub(crate) async fn read_extent(&self, extent: Extent) -> Result<Moment, ClientError> {
+        let wanted = Wanted::alone(extent);
+        let version = self.read_into(&wanted).await?;
+        Ok(Moment::of(&wanted.place, version))
+    }
+
+    /// Reads a piece as [`File::read_extent`] does, into its place.
+    ///
+    /// # Errors
+    /// Those of [`File::read`]; the place may have lost its bytes then.
+    async fn read_into(&self, wanted: &Wanted) -> Result<Version, ClientError> {
         // Boxed: a read that may be hedged is large, and every caller would hold it.
-        if let Some(moment) = Box::pin(self.read_within(extent)).await? {
-            return Ok(moment);
+        if let Some(version) = Box::pin(self.read_within(wanted)).await? {
+            return Ok(version);
         }
         // Another layout was looked up since the range was split. Holes and the end must be as of this read.
-        let range = extent.in_file();
+        let range = wanted.extent.in_file();
         let layout = self.present_layout(range).await?;
         self.check_not_shrunk(&layout, range)?;
-        let mut whole: Option<Moment> = None;
-        for piece in layout.pieces(range) {
-            let read = match piece {
-                Piece::Stored(extent) => Box::pin(self.read_extent(extent)).await?,
-                Piece::Inline(bytes) => Moment::of_none(bytes.into()),
-                Piece::Hole(range) => Moment::of_none(vec![0; range.length as usize]),
+        let pieces = layout.pieces(range);
+        let places = Place::divide(wanted.place.take(), pieces.iter().map(Piece::length));
+        let mut first = None;
+        for (piece, place) in pieces.into_iter().zip(&places) {
+            let version = match piece {
+                Piece::Stored(extent) => {
+                    let part = Wanted {
+                        extent,
+                        place: Arc::clone(place),
+                        at_once_bytes: wanted.at_once_bytes,
+                    };
+                    Box::pin(self.read_into(&part)).await?
+                }
+                Piece::Inline(bytes) => {
+                    place.write(0, &bytes);
+                    Version::NONE
+                }
+                Piece::Hole(_) => {
+                    // An earlier attempt may have left bytes there.
+                    place.clear();
+                    Version::NONE
+                }
             };
-            match &mut whole {
-                None => whole = Some(read),
-                Some(whole) => whole.bytes.extend_from_slice(&read.bytes),
-            }
+            first.get_or_insert(version);
         }
-        whole.ok_or_else(|| ClientError::unexpected("the coordinator"))
+        wanted.place.put(Place::unite(&places));
+        first.ok_or_else(|| ClientError::unexpected("the coordinator"))
     }
 
     /// Refuses a range that was within the file before.
@@ -229,14 +313,15 @@ impl File {
         Err(ClientError::Shrunk { name, size_bytes })
     }
 
-    /// Reads a piece of one stripe; none if the file's stripes now have other borders.
+    /// Reads a piece of one stripe into its place; none if the file's stripes now have other borders.
     pub(crate) async fn read_with(
         &self,
-        extent: Extent,
+        wanted: &Wanted,
         reading: &mut Reading,
-    ) -> Result<Option<Moment>, ClientError> {
+    ) -> Result<Option<Version>, ClientError> {
+        let (extent, place) = (wanted.extent, &wanted.place);
         let what = format!("reading {} at byte {}", self.name(), extent.file_offset);
-        let mut attempts = self.client.attempts(what, extent.range.length);
+        let mut attempts = self.client.attempts(what, wanted.at_once_bytes);
         let mut last_id = None;
         loop {
             let layout = self.layout_of(extent.in_file()).await?;
@@ -246,13 +331,13 @@ impl File {
             if last_id.replace(stripe.id).is_some_and(|id| id != stripe.id) {
                 *reading = reading.anew();
             }
-            let (fleet, range) = (layout.fleet(), extent.range);
+            let (fleet, range) = (layout.fleet(), (extent.range, place));
             let geometry = layout.geometry(stripe)?;
             let tried = self
                 .try_read(fleet, stripe, geometry, range, reading, &attempts)
                 .await;
             match tried? {
-                Ok(moment) => return Ok(Some(moment)),
+                Ok(version) => return Ok(Some(version)),
                 Err(Trouble::NeedsCut { settle, missing }) => {
                     // A first cut is a part of the read and no failure, so there is no pause before
                     // it.
@@ -281,16 +366,16 @@ impl File {
         }
     }
 
-    /// One attempt. The outer error ends the read.
+    /// One attempt to read a range of a stripe into a place of its length. The outer error ends the read.
     pub(crate) async fn try_read(
         &self,
         fleet: Fleet<'_>,
         stripe: &StripeRecord,
         geometry: Geometry,
-        range: ByteRange,
+        (range, place): (ByteRange, &Arc<Place>),
         reading: &mut Reading,
         attempts: &Attempts,
-    ) -> Result<Result<Moment, Trouble>, ClientError> {
+    ) -> Result<Result<Version, Trouble>, ClientError> {
         let planned = match self.plan_read(fleet, stripe, geometry, range, reading)? {
             Ok(planned) => planned,
             Err(trouble) => return Ok(Err(trouble)),
@@ -319,7 +404,7 @@ impl File {
             stall_ms: None,
             ticket: Ticket::find(fleet.tickets, stripe.id),
         };
-        let buffer = Arc::new(ReadBuffer::new(planned.ranges));
+        let buffer = Arc::new(ReadBuffer::new(planned.ranges, place));
         let io = Arc::<ReadBuffer>::clone(&buffer);
         let kind = (is_degraded, reading.is_direct);
         reading.delivered.begin(&buffer, kind);
@@ -331,8 +416,7 @@ impl File {
                     missing,
                 }))
             }
-            Ok(as_of) => Ok(Ok(Moment {
-                bytes: buffer.take(),
+            Ok(as_of) => Ok(Ok(Version {
                 stripe: stripe.id,
                 sequence: of_nodes(&as_of).min().unwrap_or_default(),
             })),
@@ -462,26 +546,4 @@ fn of_nodes(as_of: &BTreeMap<NodeId, Sequence>) -> impl Iterator<Item = Sequence
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clients_own_part_has_no_moment() {
-        let moment = |marks: &[(NodeId, u64)]| {
-            let as_of = marks.iter().map(|&(node, mark)| (node, Sequence(mark)));
-            is_one_moment(&as_of.collect())
-        };
-        assert!(moment(&[(NodeId::CLIENT, 0)]));
-        assert!(moment(&[
-            (NodeId(1), 5),
-            (NodeId(2), 5),
-            (NodeId::CLIENT, 0)
-        ]));
-        assert!(!moment(&[
-            (NodeId(1), 5),
-            (NodeId(2), 6),
-            (NodeId::CLIENT, 0)
-        ]));
-        assert!(!moment(&[(NodeId(1), 0), (NodeId(2), 5)]));
-    }
-}
+mod tests;

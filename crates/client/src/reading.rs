@@ -237,12 +237,13 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Place;
     use gabion_layout::{ByteRange, ChunkRange, StripeId};
     use gabion_protocol::message::AttestedCut;
 
     /// A node outside of the quorum may lack acknowledged updates.
     #[test]
-    fn what_a_quorum_does_not_cover_is_left_out_in_every_choice() {
+    fn chunks_outside_a_quorum_are_left_out_in_every_choice() {
         let stripe = StripeRecord {
             id: StripeId(1),
             pool: gabion_layout::PoolId(0),
@@ -286,7 +287,7 @@ mod tests {
             chunk: ChunkIndex(chunk),
             range: ByteRange::new(0, 8),
         });
-        let buffer = Arc::new(ReadBuffer::new(parts.to_vec()));
+        let buffer = Arc::new(ReadBuffer::new(parts.to_vec(), &Place::new(16)));
         let delivered = Delivered::default();
         assert!(delivered.second_source().is_none(), "nothing has begun");
         delivered.begin(&buffer, (false, false));

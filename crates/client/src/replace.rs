@@ -12,6 +12,7 @@ use crate::file::File;
 use crate::keeper::Keeper;
 use crate::layout::{Fleet, Layout};
 use crate::open_runs::{Attempted, LastAttempt, OpenReplacement};
+use crate::place::Place;
 use crate::reading::{Reading, Trouble};
 use crate::retry::AttemptError;
 use crate::rewrite::{Rewrite, Slot, plan_write};
@@ -23,10 +24,6 @@ use gabion_protocol::message::{Cause, Denial, Refusal, Replacement, SettledStrip
 use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-
-/// Interval of the client's signs of life for a replacement, in milliseconds; a fifth of the time
-/// after which the coordinator aborts it.
-const TOUCH_EVERY_MS: u64 = 2_000;
 
 /// The end of [`File::rewrite`].
 #[must_use]
@@ -233,7 +230,7 @@ impl File {
         ports.learn_nodes(&replacement.nodes);
         let topology = topology(&replacement.nodes)?;
         let ports = Arc::clone(&self.client.shared.ports);
-        let keeper = Keeper::new(ports, replacement.put, TOUCH_EVERY_MS);
+        let keeper = Keeper::new(ports, replacement.put);
         Ok(Begun {
             layout: Arc::clone(layout),
             replacement,
@@ -357,14 +354,22 @@ impl File {
             });
         }
         let mut reading = Reading::as_of(old.epoch, old.mark);
+        let place = Place::new(range.length);
         let mut missing = String::new();
         // Each attempt but the last finds a chunk to avoid.
         for _ in 0..=stripe.nodes.len() {
             let read = self
-                .try_read(fleet, &stripe, shape, range, &mut reading, attempts)
+                .try_read(
+                    fleet,
+                    &stripe,
+                    shape,
+                    (range, &place),
+                    &mut reading,
+                    attempts,
+                )
                 .await?;
             match read {
-                Ok(moment) => return Ok(moment.bytes),
+                Ok(_) => return Ok(place.take().into()),
                 // No other holder may advance the stripe, so its lease has been taken over.
                 Err(Trouble::NeedsCut { missing, .. } | Trouble::NeedsQuorum { missing }) => {
                     return Err(AttemptError::Retry(missing.into()));
@@ -384,7 +389,8 @@ impl File {
         attempts: &mut Attempts,
     ) -> Result<(), AttemptError> {
         loop {
-            let deadline_ms = attempts.attempt_ms();
+            // The new bytes are durable, however long that took.
+            let deadline_ms = attempts.attempt_ms().max(LAST_CLOSE_MS);
             let missing = match self.ask_to_commit(open, deadline_ms).await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(why)) => return Err(AttemptError::Retry(why.into())),

@@ -44,6 +44,8 @@ impl File {
             let (stored, anew) = split_stored(&layout, range);
             let last = rest.split_off(stored.length as usize);
             if anew.is_empty() {
+                // Any client may let the file grow, and this one must not if it may not write.
+                self.token().await?;
                 self.grow(range.end()).await?;
             } else {
                 self.replace(anew, &last, &none).await?;
@@ -114,7 +116,7 @@ impl File {
     /// Gives the file at least this many bytes; the new ones are zero and take no space.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for more than 2^63 - 1 bytes; [`ClientError::Refused`] for a file whose blocks are
+    /// [`ClientError::TooLarge`] for more than 2^63 - 1 bytes; [`ClientError::Refused`] for a file whose blocks are
     /// replicated at first, and when the file is gone; [`ClientError::NoCoordinator`].
     pub async fn grow(&self, size_bytes: u64) -> Result<(), ClientError> {
         check_size(Some(size_bytes))?;
@@ -319,4 +321,64 @@ pub struct StoredWindow {
     /// The offset of the first stripe behind the window; without one, the largest number. Between the last range and
     /// this is a hole.
     pub end: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{Client, ClientOptions};
+    use crate::layout::sample;
+    use crate::scripted_ports::{Script, ScriptedPorts};
+    use futures::FutureExt;
+    use gabion_layout::NodeId;
+    use gabion_meta::FILE_BYTES_MAX;
+    use gabion_protocol::message::{
+        Cause, CoordinatorReply, CoordinatorRequest, NodeReply, NodeRequest,
+    };
+    use gabion_protocol::ports::CallError;
+    use std::sync::Arc;
+
+    /// A cluster with an empty file that is opened, and of which nothing else is asked.
+    struct OneFile;
+
+    impl Script for OneFile {
+        fn ask_node(&self, _: NodeId, request: NodeRequest) -> Result<NodeReply, CallError> {
+            panic!("{request:?}")
+        }
+
+        fn ask_coordinator(&self, request: CoordinatorRequest, _: &mut u64) -> CoordinatorReply {
+            match request {
+                CoordinatorRequest::Nodes => CoordinatorReply::Nodes(Vec::new()),
+                CoordinatorRequest::Lookup { .. } => {
+                    CoordinatorReply::File(Box::new(sample::layout()))
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_size_beyond_the_limit_is_refused_as_too_large() {
+        let refused = async {
+            let ports = Arc::new(ScriptedPorts::new(OneFile));
+            let client = Client::connect(ports, ClientOptions::default()).await?;
+            let file = client.open("f").await?;
+            let byte = Bytes::from_static(b"x");
+            Ok::<_, ClientError>([
+                file.grow(FILE_BYTES_MAX + 1).await,
+                file.write(FILE_BYTES_MAX, byte.clone()).await,
+                file.write(u64::MAX, byte.clone()).await,
+                file.write_pieces(FILE_BYTES_MAX, byte.clone()).await,
+                file.append_first(FILE_BYTES_MAX + 1, byte).await.map(drop),
+            ])
+        };
+        let refused = refused
+            .now_or_never()
+            .expect("the script waits for nothing");
+        for refused in refused.expect("the file is there") {
+            let error = refused.expect_err("the file would be too large");
+            assert_eq!(error.cause(), Cause::TooLarge, "{error}");
+            assert!(error.is_usage(), "the command exits with 2");
+        }
+    }
 }

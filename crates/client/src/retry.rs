@@ -96,7 +96,10 @@ pub(crate) fn read_retry(
         // A new layout has new tickets.
         | Refusal::Ticket(_)
         | Refusal::Interrupted(_) => ReadRetry::Refresh,
-        Refusal::TooFewLeft { .. } | Refusal::StageAt(_) | Refusal::Invalid(_) => ReadRetry::Fail,
+        Refusal::TooFewLeft { .. }
+        | Refusal::StageAt(_)
+        | Refusal::Invalid(_)
+        | Refusal::Unsupported(_) => ReadRetry::Fail,
     }
 }
 
@@ -125,7 +128,10 @@ pub(crate) const fn may_ask_again(refusal: &Refusal) -> bool {
         | Refusal::Ticket(_)
         | Refusal::Interrupted(_)
         | Refusal::NoLease => true,
-        Refusal::NoSpace | Refusal::Failed(_) | Refusal::Invalid(_) => false,
+        Refusal::NoSpace
+        | Refusal::Failed(_)
+        | Refusal::Invalid(_)
+        | Refusal::Unsupported(_) => false,
     }
 }
 
@@ -177,6 +183,7 @@ mod tests {
             },
             Refusal::Ticket(TicketFault::Expired),
             Refusal::Ticket(TicketFault::UnknownKey),
+            Refusal::Unsupported("node 1 is too old".to_owned()),
         ]
     }
 
@@ -216,6 +223,7 @@ mod tests {
             (Refresh, Refresh),
             (Refresh, Refresh),
             (LeaveOut(NodeId(1)), LeaveOut(NodeId(1))),
+            (Fail, Fail),
         ];
         let refusals = every_refusal();
         assert_eq!(refusals.len(), expected.len());
@@ -236,8 +244,11 @@ mod tests {
             .filter(is_final)
             .map(ToString::to_string)
             .collect();
-        assert_eq!(last.len(), 3, "{last:?}");
+        assert_eq!(last.len(), 4, "{last:?}");
         assert!(last[0].contains("full"), "{last:?}");
-        assert_eq!(last[1..], ["the disk is gone", "nonsense"]);
+        assert_eq!(
+            last[1..],
+            ["the disk is gone", "nonsense", "node 1 is too old"]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Plans which segments of a file a write, a truncation or a punched hole stores anew: pure arithmetic over the
-//! layout, without I/O.
+//! Plans which segments of a file a write, an allocation, a truncation or a punched hole stores anew: pure arithmetic over
+//! the layout, without I/O.
 
 use crate::layout::Layout;
 use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord};
@@ -10,6 +10,10 @@ use gabion_protocol::message::NewExtent;
 const DROPPED_MAX: usize = 256;
 /// Of these, the most that other files share: the client stores a copy of each.
 const COPIED_MAX: usize = 16;
+/// Most stripes that one change allocates, and the bytes behind which it allocates no more of them. A change that another
+/// writer's prevents is made again as a whole.
+const ALLOCATED_MAX: usize = 64;
+const ALLOCATED_BYTES: u64 = 64 << 20;
 
 /// A change of a file's extents.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,26 +124,10 @@ fn inline_version(layout: &Layout) -> Option<u64> {
 pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     let (mut displaced, mut slots) = (Vec::new(), Vec::new());
     let size_bytes = layout.file.file.size_bytes.max(range.end());
-    let inline_bytes = layout.inline_bytes().len() as u64;
-    let (keeps_borders, spec) = (layout.file.encoded.is_some(), &layout.file.pool.spec);
     for (segment, old, part) in by_segment(layout, range) {
         let piece = ByteRange::new(part.offset - segment.offset, part.length);
-        let (chunk_bytes, stripe_bytes) = match old {
-            Some((span, id, chunk_bytes)) => {
-                displaced.push((segment.offset, id));
-                if piece.end() <= span.length {
-                    (chunk_bytes, span.length)
-                } else {
-                    larger_chunk(spec, chunk_bytes, piece.end())
-                }
-            }
-            None if segment.end() <= size_bytes => of_chunk(spec, spec.chunk_bytes),
-            None => {
-                let inline_end = inline_bytes.saturating_sub(segment.offset);
-                let end = piece.end().max(inline_end.min(segment.length));
-                of_chunk(spec, spec.least_chunk_bytes(end))
-            }
-        };
+        displaced.extend(old.map(|(_, id, _)| (segment.offset, id)));
+        let (chunk_bytes, stripe_bytes) = chunk_for(layout, (segment, old), piece, size_bytes);
         slots.push(Slot {
             start: segment.offset,
             chunk_bytes,
@@ -148,6 +136,42 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
             kept_bytes: u64::MAX,
         });
     }
+    with_inline_bytes(layout, &mut slots);
+    let keeps_borders = layout.file.encoded.is_some();
+    let size = if keeps_borders { 0 } else { range.end() };
+    Rewrite {
+        displaced,
+        slots,
+        inline: inline_version(layout),
+        size: SizeChange::AtLeast(size),
+        depends_on_end: false,
+    }
+}
+
+/// The chunk size of a new stripe of a segment that is to hold a piece of it, in a file of `size_bytes`, and the data
+/// bytes of the stripe.
+fn chunk_for(
+    layout: &Layout,
+    (segment, old): (ByteRange, Option<OldStripe>),
+    piece: ByteRange,
+    size_bytes: u64,
+) -> (u64, u64) {
+    let spec = &layout.file.pool.spec;
+    match old {
+        Some((span, _, chunk_bytes)) if piece.end() <= span.length => (chunk_bytes, span.length),
+        Some((.., chunk_bytes)) => larger_chunk(spec, chunk_bytes, piece.end()),
+        None if segment.end() <= size_bytes => of_chunk(spec, spec.chunk_bytes),
+        None => {
+            let inline_bytes = layout.inline_bytes().len() as u64;
+            let inline_end = inline_bytes.saturating_sub(segment.offset);
+            let end = piece.end().max(inline_end.min(segment.length));
+            of_chunk(spec, spec.least_chunk_bytes(end))
+        }
+    }
+}
+
+/// Adds the segments that get inline bytes alone.
+fn with_inline_bytes(layout: &Layout, slots: &mut Vec<Slot>) {
     let written = slots.len();
     for slot in inline_slots(layout) {
         if slots[..written]
@@ -158,14 +182,86 @@ pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
         }
     }
     slots.sort_unstable_by_key(|slot| slot.start);
-    let size = if keeps_borders { 0 } else { range.end() };
-    Rewrite {
+}
+
+/// The next step of allocating space for a range: stripes that no other file shares for the first segments that lack one,
+/// with the bytes that the file has there. Returns the step with the end of the part of the range that has stripes
+/// afterwards; no step if all of it has them. If the file grows, it grows to that end at least; otherwise a segment
+/// behind its end gets no stripe.
+pub(crate) fn plan_allocate(
+    layout: &Layout,
+    range: ByteRange,
+    grows: bool,
+) -> (Option<Rewrite>, u64) {
+    let (mut displaced, mut slots, mut shared_count) = (Vec::new(), Vec::new(), 0);
+    let (mut end, mut new_bytes) = (range.end(), 0);
+    let size_bytes = size_after(layout, range, grows);
+    for (segment, old, part) in by_segment(layout, range) {
+        let is_behind = size_bytes <= segment.offset;
+        if is_behind || !needs_room(layout, old, part) {
+            continue;
+        }
+        let is_shared = old.is_some_and(|(_, id, _)| layout.is_shared(id));
+        let is_full = slots.len() >= ALLOCATED_MAX
+            || new_bytes >= ALLOCATED_BYTES
+            || is_shared && shared_count >= COPIED_MAX;
+        if is_full {
+            end = part.offset;
+            break;
+        }
+        let piece = ByteRange::new(part.offset - segment.offset, part.length);
+        let (chunk_bytes, stripe_bytes) = chunk_for(layout, (segment, old), piece, size_bytes);
+        shared_count += usize::from(is_shared);
+        new_bytes += stripe_bytes;
+        displaced.extend(old.map(|(_, id, _)| (segment.offset, id)));
+        slots.push(Slot {
+            start: segment.offset,
+            chunk_bytes,
+            stripe_bytes,
+            range: ByteRange::new(0, 0),
+            kept_bytes: u64::MAX,
+        });
+    }
+    if slots.is_empty() {
+        return (None, end);
+    }
+    with_inline_bytes(layout, &mut slots);
+    let grows = grows && layout.file.encoded.is_none();
+    let rewrite = Rewrite {
         displaced,
         slots,
         inline: inline_version(layout),
-        size: SizeChange::AtLeast(size),
+        size: SizeChange::AtLeast(if grows { end } else { 0 }),
         depends_on_end: false,
-    }
+    };
+    (Some(rewrite), end)
+}
+
+/// The file's size after an allocation of a range.
+fn size_after(layout: &Layout, range: ByteRange, grows: bool) -> u64 {
+    let end = if grows { range.end() } else { 0 };
+    layout.file.file.size_bytes.max(end)
+}
+
+/// Data bytes by which an allocation of a range lets the file's stripes grow.
+pub(crate) fn missing_bytes(layout: &Layout, range: ByteRange, grows: bool) -> u64 {
+    let size_bytes = size_after(layout, range, grows);
+    let needed = by_segment(layout, range).filter(|&(segment, old, part)| {
+        segment.offset < size_bytes && needs_room(layout, old, part)
+    });
+    let more = needed.map(|(segment, old, part)| {
+        let piece = ByteRange::new(part.offset - segment.offset, part.length);
+        let (_, stripe_bytes) = chunk_for(layout, (segment, old), piece, size_bytes);
+        let own = old.filter(|(_, id, _)| !layout.is_shared(*id));
+        stripe_bytes.saturating_sub(own.map_or(0, |(span, ..)| span.length))
+    });
+    more.sum()
+}
+
+/// Whether an allocation of this many bytes may need several steps.
+pub(crate) fn has_steps(spec: &PoolSpec, length_bytes: u64) -> bool {
+    let of_stripes = spec.segment_bytes().saturating_mul(ALLOCATED_MAX as u64);
+    ALLOCATED_BYTES.min(of_stripes) < length_bytes
 }
 
 /// The number of the first of these stripes that leave the file in one step.
@@ -277,14 +373,17 @@ pub(crate) type OldStripe = (ByteRange, StripeId, u64);
 /// Divides a range that may reach behind the end of the file: the part at its begin in stripes that are there and that no
 /// other file shares, and the rest, which needs room.
 pub(crate) fn split_stored(layout: &Layout, range: ByteRange) -> (ByteRange, ByteRange) {
-    let needs_room = |old: Option<OldStripe>, part: ByteRange| {
-        !old.is_some_and(|(span, id, _)| part.end() <= span.end() && !layout.is_shared(id))
-    };
     let mut parts = by_segment(layout, range);
-    let first = parts.find(|&(_, old, part)| needs_room(old, part));
+    let first = parts.find(|&(_, old, part)| needs_room(layout, old, part));
     let border = first.map_or(range.end(), |(_, _, part)| part.offset);
     let stored = ByteRange::new(range.offset, border - range.offset);
     (stored, ByteRange::new(border, range.end() - border))
+}
+
+/// Whether a write to a part of a segment needs a new stripe: the segment has none, or one that ends before the part does
+/// or that other files share.
+fn needs_room(layout: &Layout, old: Option<OldStripe>, part: ByteRange) -> bool {
+    !old.is_some_and(|(span, id, _)| part.end() <= span.end() && !layout.is_shared(id))
 }
 
 /// Cuts a range at the borders of segments: each segment, its stripe, and the part of the range in it.
@@ -345,6 +444,7 @@ mod tests {
     use super::*;
     use crate::layout::sample;
     use bytes::Bytes;
+    use gabion_layout::{Generation, NodeId};
     use gabion_meta::Inline;
     use gabion_protocol::message::InlineBytes;
 
@@ -403,6 +503,95 @@ mod tests {
         let written = plan_write(&inline_layout(8000, 8000), ByteRange::new(0, 10));
         assert_eq!(slots(&written), [(0, 4096, ByteRange::new(0, 10))]);
         assert_eq!(written.size, SizeChange::AtLeast(10));
+    }
+
+    /// A layout of a file of `size_bytes` with full stripes in these segments; of these, some are shared.
+    fn striped_layout(size_bytes: u64, segments: &[u64], shared: &[u64]) -> Layout {
+        let mut layout = sample::layout();
+        layout.file.size_bytes = size_bytes;
+        layout.nodes = sample::nodes(3);
+        let stripe = |&at: &u64| StripeRecord {
+            id: StripeId(at),
+            pool: layout.pool.id,
+            chunk_bytes: 4096,
+            nodes: (0..3).map(NodeId).collect(),
+            generation: Generation(0),
+            stale: Vec::new(),
+        };
+        layout.stripes = segments.iter().map(stripe).collect();
+        layout.offsets = segments.iter().map(|at| at * SEGMENT).collect();
+        layout.shared = shared.iter().copied().map(StripeId).collect();
+        Layout::new(layout).expect("it is valid")
+    }
+
+    #[test]
+    fn an_allocation_gives_stripes_to_segments_that_lack_one_of_their_own_and_keeps_all_bytes() {
+        let layout = striped_layout(6 * SEGMENT, &[1, 2, 4], &[2]);
+        let range = ByteRange::new(100, 6 * SEGMENT - 100);
+        let (step, end) = plan_allocate(&layout, range, false);
+        let step = step.expect("four segments have no stripe of their own");
+        let none = ByteRange::new(0, 0);
+        let expected = [0, 2, 3, 5].map(|at| (at * SEGMENT, 4096, none));
+        assert_eq!((slots(&step), end), (expected.to_vec(), 6 * SEGMENT));
+        assert!(step.slots.iter().all(|slot| slot.kept_bytes == u64::MAX));
+        assert_eq!(step.displaced, [(2 * SEGMENT, StripeId(2))]);
+        assert_eq!(step.size, SizeChange::AtLeast(0));
+        let whole = striped_layout(3 * SEGMENT, &[0, 1, 2], &[]);
+        let range = ByteRange::new(0, 3 * SEGMENT);
+        assert_eq!(plan_allocate(&whole, range, true), (None, 3 * SEGMENT));
+    }
+
+    #[test]
+    fn an_allocation_goes_past_the_end_of_the_file_only_if_the_file_grows() {
+        let layout = striped_layout(SEGMENT + 10, &[0], &[]);
+        let range = ByteRange::new(0, 3 * SEGMENT + 5000);
+        let (step, _) = plan_allocate(&layout, range, false);
+        let kept = step.expect("the second segment has a byte of the file");
+        assert_eq!(slots(&kept), [(SEGMENT, 4096, ByteRange::new(0, 0))]);
+        let (step, end) = plan_allocate(&layout, range, true);
+        let grown = step.expect("three segments are missing");
+        let starts: Vec<u64> = grown.slots.iter().map(|slot| slot.start).collect();
+        assert_eq!(starts, [SEGMENT, 2 * SEGMENT, 3 * SEGMENT]);
+        assert_eq!(
+            (grown.size, end),
+            (SizeChange::AtLeast(range.end()), range.end())
+        );
+    }
+
+    #[test]
+    fn a_large_allocation_has_steps_and_the_file_grows_by_each() {
+        let layout = striped_layout(0, &[], &[]);
+        let range = ByteRange::new(0, 1 << 40);
+        let (step, end) = plan_allocate(&layout, range, true);
+        let step = step.expect("nothing is stored");
+        assert_eq!(step.slots.len(), ALLOCATED_MAX);
+        assert_eq!(end, ALLOCATED_MAX as u64 * SEGMENT);
+        assert_eq!(step.size, SizeChange::AtLeast(end));
+        // Each stripe that others share is stored twice, so a step has fewer of them.
+        let all: Vec<u64> = (0..20).collect();
+        let shared = striped_layout(20 * SEGMENT, &all, &all);
+        let (step, end) = plan_allocate(&shared, ByteRange::new(0, 20 * SEGMENT), false);
+        assert_eq!(step.map(|step| step.slots.len()), Some(COPIED_MAX));
+        assert_eq!(end, COPIED_MAX as u64 * SEGMENT);
+    }
+
+    #[test]
+    fn the_bytes_that_an_allocation_needs_are_known_before() {
+        let layout = striped_layout(6 * SEGMENT, &[1, 2, 4], &[2]);
+        let range = ByteRange::new(0, 8 * SEGMENT);
+        assert_eq!(missing_bytes(&layout, range, false), 4 * SEGMENT);
+        assert_eq!(missing_bytes(&layout, range, true), 6 * SEGMENT);
+        let spec = &layout.file.pool.spec;
+        assert!(!has_steps(spec, ALLOCATED_MAX as u64 * SEGMENT));
+        assert!(has_steps(spec, ALLOCATED_MAX as u64 * SEGMENT + 1));
+    }
+
+    #[test]
+    fn an_allocation_of_an_inline_file_stores_its_bytes_in_a_stripe() {
+        let (step, _) = plan_allocate(&inline_layout(100, 100), ByteRange::new(0, 50), true);
+        let step = step.expect("inline bytes have no stripe");
+        assert_eq!(slots(&step), [(0, 4096, ByteRange::new(0, 0))]);
+        assert_eq!(step.inline, Some(7));
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl File {
     /// stripe.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first, and past
-    /// 2^63 - 1; [`ClientError::Node`] when a node refuses permanently, for instance because the loss of one more
+    /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first;
+    /// [`ClientError::TooLarge`] for bytes past 2^63 - 1; [`ClientError::Node`] when a node refuses permanently, for instance because the loss of one more
     /// chunk of the stripe could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
     /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
     /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
@@ -102,7 +102,7 @@ impl File {
     /// The range of the file that bytes to be written cover.
     ///
     /// # Errors
-    /// [`ClientError::Usage`].
+    /// [`ClientError::TooLarge`]; [`ClientError::Usage`] for a file that does not grow.
     pub(crate) fn range_to_write(
         &self,
         offset: u64,
@@ -215,15 +215,15 @@ impl File {
         }
     }
 
-    /// Asks for the repair of a stripe that takes no updates before it is repaired. Returns whether that is possible.
+    /// Asks for the repair of a stripe that takes no updates before it is repaired.
     async fn hasten_repair(
         &self,
         stripe: &StripeRecord,
         deadline_ms: u64,
-    ) -> Result<bool, AttemptError> {
+    ) -> Result<(), AttemptError> {
         let request = ask::Hasten { stripe: stripe.id };
         let asked = self.client.ports().ask_coordinator(request, deadline_ms);
-        Ok(asked.await?)
+        Ok(asked.await.map(drop)?)
     }
 
     /// The plan that the stripe's primary makes of the same layout, or a sentence why there is
@@ -305,14 +305,14 @@ impl NoPlan {
 /// Checks that a file may have this size; none is more than a number can tell.
 ///
 /// # Errors
-/// [`ClientError::Usage`].
+/// [`ClientError::TooLarge`].
 pub(crate) fn check_size(size_bytes: Option<u64>) -> Result<(), ClientError> {
     if size_bytes.is_some_and(|size| size <= FILE_BYTES_MAX) {
         return Ok(());
     }
-    Err(ClientError::Usage(format!(
-        "a file has at most {FILE_BYTES_MAX} bytes; choose a smaller size or offset"
-    )))
+    Err(ClientError::TooLarge {
+        limit_bytes: FILE_BYTES_MAX,
+    })
 }
 
 /// An update that is retried until its outcome is known.
@@ -379,11 +379,9 @@ impl Update<'_> {
             }
             Err(NoPlan::Invalid(sentence)) => return Err(last(sentence.into())),
             Err(NoPlan::TooFewLeft(refusal)) => {
-                if file.hasten_repair(stripe, deadline_ms).await? {
-                    return Err(AttemptError::Retry(refusal.into()));
-                }
-                let what = attempts.what().to_owned();
-                return Err(ClientError::TooFewLeft { what, refusal }.into());
+                // Even if no node has a place for the chunks, their own ones may return.
+                file.hasten_repair(stripe, deadline_ms).await?;
+                return Err(AttemptError::Retry(refusal.into()));
             }
         };
         check(&plan, file.code(stripe))?;

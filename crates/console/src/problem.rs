@@ -46,6 +46,7 @@ impl Problem {
         let is_undecided = matches!(
             error,
             ClientError::NoCoordinator(_)
+                | ClientError::Recovering(_)
                 | ClientError::Late { .. }
                 | ClientError::Undecided { .. }
         );
@@ -81,7 +82,9 @@ impl Problem {
 impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Self {
         let status = match (&error, error.cause()) {
-            (ClientError::NoCoordinator(_), _) => StatusCode::SERVICE_UNAVAILABLE,
+            (ClientError::NoCoordinator(_) | ClientError::Recovering(_), _) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             (_, Cause::NotFound | Cause::NotADirectory) => StatusCode::NOT_FOUND,
             (_, Cause::Exists) => StatusCode::CONFLICT,
             (_, Cause::NotPermitted) => StatusCode::FORBIDDEN,

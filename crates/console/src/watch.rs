@@ -81,7 +81,7 @@ impl<T> Latest<T> {
         &self,
         ask: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<Look<T>, Unknown> {
-        // Those that ask meanwhile wait here, and get the same answer.
+        // Later callers wait here for the answer in flight, and get the same one.
         let mut known = self.known.lock().await;
         if !self.is_fresh(known.tried) {
             let asked = Instant::now();

@@ -7,7 +7,7 @@
 
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::format::{Entry, StripeState, Summed};
+use crate::format::{Entry, StripeState};
 use crate::geometry::{ENTRY_BYTES, PAGE_BYTES};
 use crate::log::Writer;
 use crate::nvram::Nvram;
@@ -117,18 +117,14 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
                 }
                 missing
             };
-            if self
-                .read_slot(place, &entry, missing, &mut contents)
-                .is_err()
-            {
+            let Ok(summed) = self.read_slot(place, &entry, missing, &mut contents) else {
                 let mut state = self.lock();
                 if state.map.get(entry.file, entry.page) == Some(place) {
                     state.stripes.set_aside(victim, slot);
                     return Ok(false);
                 }
                 continue;
-            }
-            let summed = Summed::of(&contents);
+            };
             self.attempt(Writer::Collector, |state| {
                 // A write may have replaced the page during the move.
                 if state.map.get(entry.file, entry.page) != Some(place) {

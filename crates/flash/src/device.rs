@@ -5,12 +5,12 @@
 //! reports truthfully whether an operation succeeded, and has no other duty.
 
 use crate::device_read::read_past_cache;
-use crate::geometry::PAGE_BYTES;
-use rustix::fs::{FallocateFlags, fallocate, major, minor};
+use crate::geometry::{PAGE_BYTES, is_zero};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, major, minor};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Unit of the allocated space in a file's metadata, for any block size.
@@ -112,9 +112,14 @@ impl FileDevice {
     ///
     /// # Errors
     /// If it cannot be opened for reading and writing, does not report its length, or its first page
-    /// cannot be read.
+    /// cannot be read; [`io::ErrorKind::ResourceBusy`] for a block device that is mounted or in use.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if fs::metadata(path)?.file_type().is_block_device() {
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let file = options.open(path)?;
         let mut end = &file;
         // Block devices have no length in their metadata; seeking to the end gives it.
         let capacity_bytes = io::Seek::seek(&mut end, io::SeekFrom::End(0))?;
@@ -170,18 +175,25 @@ impl FileDevice {
     }
 }
 
-/// Whether a device looks unused: its first page is zeros. An array accepts only such a device as a
-/// new one.
+/// Bytes at each end of a device that are zeros if it is blank.
+const BLANK_BYTES: u64 = 1 << 20;
+
+/// Whether a device looks unused: its first and its last MiB are zeros. File systems, arrays and partition tables mark their
+/// devices there, some of them behind empty pages. An array accepts only such a device as a new one.
 ///
 /// # Errors
 /// If the device fails.
 pub fn is_blank(device: &impl Device) -> io::Result<bool> {
-    let mut page = [0; PAGE_BYTES];
-    if device.capacity_bytes()? < page.len() as u64 {
-        return Ok(true);
+    let capacity_bytes = device.capacity_bytes()?;
+    let length_bytes = capacity_bytes.min(BLANK_BYTES);
+    let mut bytes = vec![0; length_bytes as usize];
+    for offset in [0, capacity_bytes - length_bytes] {
+        device.read_at(offset, &mut bytes)?;
+        if !is_zero(&bytes) {
+            return Ok(false);
+        }
     }
-    device.read_at(0, &mut page)?;
-    Ok(page == [0; PAGE_BYTES])
+    Ok(true)
 }
 
 /// The disk of a file or a block device: its sysfs path if that exists, otherwise the number of the

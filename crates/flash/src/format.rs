@@ -8,7 +8,8 @@
 use crate::allotment::{ALLOTTED_MAX, Allotment};
 use crate::checksum::{Begun, crc32c};
 use crate::error::FlashError;
-use crate::geometry::{Geometry, PAGE_BYTES, SUMMARY_HEADER_BYTES};
+use crate::geometry::{Geometry, PAGE_BYTES, SUMMARY_HEADER_BYTES, ZEROS, is_zero};
+use std::sync::LazyLock;
 
 const SUPERBLOCK_MAGIC: &[u8; 8] = b"GBNTWN02";
 const DEVICE_MAGIC: &[u8; 8] = b"GBNTWND2";
@@ -174,7 +175,13 @@ impl Entry {
 
     /// Whether the checksum matches these contents.
     pub(crate) fn fits(&self, contents: &[u8]) -> bool {
-        self.sum(&Summed::of(contents)) == self.checksum
+        self.fitting(contents).is_some()
+    }
+
+    /// The checksum over these contents if they match.
+    pub(crate) fn fitting(&self, contents: &[u8]) -> Option<Summed> {
+        let summed = Summed::of(contents);
+        (self.sum(&summed) == self.checksum).then_some(summed)
     }
 
     fn sum(&self, contents: &Summed) -> u32 {
@@ -214,8 +221,14 @@ impl Entry {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summed(Begun);
 
+/// That of a page of zeros. Volumes have many, and comparing a page is faster than its checksum.
+static SUMMED_ZEROS: LazyLock<Summed> = LazyLock::new(|| Summed(Begun::with(&ZEROS)));
+
 impl Summed {
     pub(crate) fn of(contents: &[u8]) -> Self {
+        if contents.len() == PAGE_BYTES && is_zero(contents) {
+            return *SUMMED_ZEROS;
+        }
         Self(Begun::with(contents))
     }
 }
@@ -424,5 +437,18 @@ mod tests {
         };
         assert!(inode.holds(10, 100) && !inode.holds(11, 100) && !inode.holds(0, 99));
         assert!(!inode.holds(4, 199) && inode.holds(4, 200) && inode.holds(6, 150));
+    }
+
+    #[test]
+    fn the_checksum_over_zeros_is_that_of_all_their_bytes() {
+        let mut almost = ZEROS;
+        almost[PAGE_BYTES - 1] = 1;
+        for contents in [&ZEROS[..], &almost, &ZEROS[..512], &[]] {
+            let entry = Entry::of(7, 8, 9, &Summed::of(contents));
+            let mut name = [0; 16];
+            (name[0], name[4], name[8]) = (7, 8, 9);
+            let length = contents.len();
+            assert_eq!(entry.checksum, crc32c(&[contents, &name]), "{length}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use crate::error::FlashError;
 
 /// Page size in bytes; files are mapped in pages.
 pub const PAGE_BYTES: usize = 4096;
+/// A page of zeros.
+pub(crate) const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 /// Bytes of an entry of a stripe's table: file, page, age and checksum of a slot's content.
 pub(crate) const ENTRY_BYTES: u64 = 16;
 /// Bytes of a stripe's header in the non-volatile memory.
@@ -200,6 +202,13 @@ impl Geometry {
         let byte = stripe_page * PAGE_BYTES as u64;
         ((byte / self.chunk_bytes) as usize, byte % self.chunk_bytes)
     }
+}
+
+/// Whether all bytes are zeros. Compares page by page, which is many times as fast as byte by byte, and ends
+/// at the first page with another byte.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    let mut parts = bytes.chunks(PAGE_BYTES);
+    parts.all(|part| part == &ZEROS[..part.len()])
 }
 
 /// Offset of a stripe's header in the non-volatile memory.

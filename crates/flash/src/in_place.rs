@@ -5,9 +5,10 @@
 //! parity stays. A real array prevents this with a journal or a map of dirty rows, at further cost.
 //! It serves healthy arrays only, for comparison.
 
+use crate::array::encode;
 use crate::device::Device;
 use crate::error::FlashError;
-use crate::geometry::PAGE_BYTES;
+use crate::geometry::{PAGE_BYTES, is_zero};
 use gabion_codec::Code;
 use std::io;
 use std::ops::Range;
@@ -218,32 +219,35 @@ impl<D: Device> InPlaceRaid<D> {
             return Ok(0);
         }
         let is_reconstructed = k - written_count < written_count + m;
-        let mut parity = vec![vec![0; length]; m];
-        let mut older = vec![0; length];
+        let mut parity = vec![0; m * length];
         if is_reconstructed {
-            let mut data = Vec::with_capacity(k);
+            let mut unchanged = vec![0; (k - written_count) * length];
+            let mut parts = unchanged.chunks_exact_mut(length);
+            let mut data: Vec<&[u8]> = Vec::with_capacity(k);
             for (strip, new) in written.iter().enumerate() {
                 if let Some(new) = new {
-                    data.push(new.to_vec());
+                    data.push(new);
                 } else {
-                    self.read_strip(row, strip, column.start, &mut older)?;
-                    data.push(older.clone());
+                    let part = parts.next().expect("there is a part for each such strip");
+                    self.read_strip(row, strip, column.start, part)?;
+                    data.push(part);
                 }
             }
-            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-            let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-            self.code
-                .encode(&data, &mut outputs)
-                .expect("a row has the code's strips, all of one length");
+            encode(&self.code, &data, &mut parity, length);
         } else {
-            for (at, parity) in parity.iter_mut().enumerate() {
+            let mut older = vec![0; length];
+            for (at, parity) in parity.chunks_exact_mut(length).enumerate() {
                 self.read_strip(row, k + at, column.start, parity)?;
             }
             for (strip, new) in written.iter().enumerate() {
                 let Some(new) = new else { continue };
                 self.read_strip(row, strip, column.start, &mut older)?;
                 gabion_codec::kernel::add_assign(&mut older, new);
-                for (at, parity) in parity.iter_mut().enumerate() {
+                if is_zero(&older) {
+                    // Bytes that do not change leave parity as it is.
+                    continue;
+                }
+                for (at, parity) in parity.chunks_exact_mut(length).enumerate() {
                     let coefficient = self.code.coefficient(k + at, 0, strip, 0);
                     gabion_codec::kernel::mul_add(coefficient, &older, parity);
                 }
@@ -257,7 +261,7 @@ impl<D: Device> InPlaceRaid<D> {
         let data = (0..k)
             .zip(written)
             .filter_map(|(strip, new)| Some((strip, (*new)?)));
-        let parity = (k..k + m).zip(parity.iter().map(Vec::as_slice));
+        let parity = (k..k + m).zip(parity.chunks_exact(length));
         let mut touched = 0;
         for (strip, bytes) in data.chain(parity) {
             let index = self.device_of(row, strip);

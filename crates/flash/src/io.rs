@@ -9,6 +9,7 @@ use crate::log::{Halt, Writer};
 use crate::nvram::Nvram;
 use crate::page_map::Place;
 use crate::store::{FlashStore, State};
+use std::cell::Cell;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -229,7 +230,7 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
             // page has another place, and is read again from there.
             let is_moving = seen != Some((place, entry.sequence));
             match self.read_slot(place, &entry, missing, output) {
-                Ok(()) => return Ok(Some(entry.sequence)),
+                Ok(_) => return Ok(Some(entry.sequence)),
                 Err(_) if is_moving => seen = Some((place, entry.sequence)),
                 Err(error) => return Err(error),
             }
@@ -276,26 +277,33 @@ impl<D: Device, N: Nvram> FlashStore<D, N> {
         Ok((found, 0))
     }
 
-    /// Reads a slot of a sealed stripe. Bytes that fail their checksum are rebuilt from the other
-    /// devices.
+    /// Reads a slot of a sealed stripe, and returns the checksum over its contents. Bytes that fail
+    /// their checksum are rebuilt from the other devices.
     pub(crate) fn read_slot(
         &self,
         place: Place,
         entry: &Entry,
         missing: u16,
         output: &mut [u8],
-    ) -> Result<(), FlashError> {
+    ) -> Result<Summed, FlashError> {
         let (stripe, slot) = self.split(place);
         let page = self.geometry.summary_pages() + u64::from(slot);
         let (chunk, offset) = self.geometry.locate(page);
-        let fits = |bytes: &[u8]| entry.fits(bytes);
+        // A read that succeeds ends with a check of `output`.
+        let fitting = Cell::new(None);
+        let fits = |bytes: &[u8]| {
+            let summed = entry.fitting(bytes);
+            fitting.set(summed);
+            summed.is_some()
+        };
         let array = &self.array;
-        if array.read(stripe, missing, chunk, offset, output, &fits)? {
-            return Ok(());
+        let is_read = array.read(stripe, missing, chunk, offset, output, &fits)?;
+        match fitting.get() {
+            Some(summed) if is_read => Ok(summed),
+            _ => Err(FlashError::Damaged {
+                file: entry.file,
+                page: entry.page,
+            }),
         }
-        Err(FlashError::Damaged {
-            file: entry.file,
-            page: entry.page,
-        })
     }
 }

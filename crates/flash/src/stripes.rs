@@ -216,7 +216,9 @@ impl Stripes {
         stripe.live = before
             .checked_add_signed(by)
             .expect("a stripe's count of live slots is not negative");
-        if self.sealed.remove(&(before, number)) {
+        // Only sealed stripes can be among these; most changes are of open ones.
+        let is_sealed = matches!(stripe.state, StripeState::Sealed { .. });
+        if is_sealed && self.sealed.remove(&(before, number)) {
             self.sealed.insert((stripe.live, number));
         }
     }

@@ -2,11 +2,13 @@
 
 use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
+use crate::open_files::OpenFile;
 use crate::times::system_time;
 use fuser::{FileAttr, FileHandle, FileType, INodeNo};
 use gabion_meta::{
     AttributeChange, Attributes, Inode, InodeStatus, Kind, NewAttributes, PutId, WallTime,
 };
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The unit of `st_blocks`.
@@ -38,9 +40,31 @@ pub(crate) struct Maker {
     pub(crate) mode: u32,
 }
 
+/// The moment of a question about inodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    at: Instant,
+    /// Files with bytes that the cluster did not have at that moment, and whose status may say so. They may be closed
+    /// before the answer is there.
+    _unstored: Vec<Arc<OpenFile>>,
+}
+
 impl Gateway {
+    /// Notes that the status of inodes is asked for now.
+    pub(crate) fn ask_now(&self) -> Asked {
+        let mut unstored = Vec::new();
+        if self.cache.is_some() {
+            unstored = self.open_files.all();
+            unstored.retain(|open| !open.unstored.is_empty());
+        }
+        Asked {
+            at: Instant::now(),
+            _unstored: unstored,
+        }
+    }
+
     /// Returns an inode's attributes for the kernel, by a status that was asked for at this moment.
-    pub(crate) fn stat(&self, status: &InodeStatus, asked: Instant) -> Stat {
+    pub(crate) fn stat(&self, status: &InodeStatus, asked: &Asked) -> Stat {
         let InodeStatus {
             inode,
             kind,
@@ -49,24 +73,20 @@ impl Gateway {
             ..
         } = *status;
         let mut attributes = attributes;
-        let mut link_count = status.link_count;
+        let mut stored_bytes = self.stored_bytes(status);
         if let Inode::File(put) = inode
             && let Some(open) = self.open_files.find(put)
         {
-            let (end, written_later) = open.unstored.shown(asked);
-            size_bytes = size_bytes.max(end);
-            if let Some(written) = open.written().max(written_later) {
+            let shown = open.unstored.shown(asked.at);
+            size_bytes = size_bytes.max(shown.end);
+            stored_bytes = stored_bytes.max(shown.length.min(size_bytes));
+            if let Some(written) = open.written().max(shown.written) {
                 attributes.modified = written;
                 attributes.changed = attributes.changed.max(written);
-            }
-            if open.is_hidden() {
-                // The name that keeps it is no name for the user.
-                link_count = link_count.saturating_sub(1);
             }
             open.note_seen(size_bytes);
         }
         let kind = kind_of(kind);
-        let stored_bytes = self.stored_bytes(status);
         FileAttr {
             ino: self.numbers.number(inode),
             size: size_bytes,
@@ -80,7 +100,7 @@ impl Gateway {
             nlink: match kind {
                 // Tools that count subdirectories by the links of a directory take one for 'unknown'.
                 FileType::Directory => 1,
-                _ => u32::try_from(link_count).unwrap_or(u32::MAX),
+                _ => u32::try_from(status.link_count).unwrap_or(u32::MAX),
             },
             uid: attributes.owner,
             gid: attributes.group,
@@ -118,8 +138,8 @@ impl Gateway {
 
     /// Returns an inode's present attributes for the kernel.
     pub(crate) async fn stat_inode(&self, inode: Inode) -> Result<Stat, Errno> {
-        let asked = Instant::now();
-        Ok(self.stat(&self.status(inode).await?, asked))
+        let asked = self.ask_now();
+        Ok(self.stat(&self.status(inode).await?, &asked))
     }
 
     /// Changes attributes, by an open handle if there is one. The size changes first.

@@ -4,12 +4,14 @@ use crate::errno::Errno;
 use crate::gateway::Gateway;
 use crate::handles::Handle;
 use crate::open_files::WriteBegin;
+use crate::signals::Waiter;
+use crate::times::now;
 use crate::unstored::RunWriter;
 use bytes::Bytes;
 use fuser::FileHandle;
 use gabion_client::{ClientError, File};
 use gabion_layout::ByteRange;
-use gabion_meta::Inode;
+use gabion_meta::{Inode, WallTime};
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -123,13 +125,13 @@ impl Gateway {
             (Destination::At(offset) | Destination::Through(offset), _) => {
                 self.store_all(&handle.shared).await;
                 let begin = handle.shared.begin_write();
-                handle.store(offset, bytes, begin).await?;
+                store(&handle, (offset, bytes), (begin, None)).await?;
             }
             (Destination::End, _) => {
                 self.store_all(&handle.shared).await;
                 // It grows before it gets the bytes, so the cluster's time is that of the growth.
                 let appended = handle.file.append(bytes).await;
-                handle.shared.note_written();
+                handle.shared.note_written(now());
                 appended?;
             }
         }
@@ -168,12 +170,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// Grows a file, or makes bytes zero and frees the space of whole segments.
+    /// Allocates space for bytes, or makes them zero and frees the space of whole segments.
     pub(crate) async fn allocate(
         &self,
         handle: FileHandle,
         range: ByteRange,
-        mode: i32,
+        (mode, waiter): (i32, Waiter),
     ) -> Result<(), Errno> {
         use allocate_modes::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE};
         const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
@@ -184,11 +186,8 @@ impl Gateway {
         self.store_all(&handle.shared).await;
         let end = range.offset.checked_add(range.length);
         let end = end.ok_or(Errno::TooLarge)?;
-        let begin = handle.shared.begin_write();
         match mode {
-            // Space is not reserved: what is not written stays a hole.
-            KEEP_SIZE => return Ok(()),
-            0 => self.grow(&handle.file, end).await?,
+            0 | KEEP_SIZE => return allocate(&handle, range, (mode == 0, waiter)).await,
             PUNCH | ZERO_WITHIN => handle.file.punch(range).await?,
             ZERO_RANGE => {
                 handle.file.punch(range).await?;
@@ -196,11 +195,7 @@ impl Gateway {
             }
             _ => return Err(Errno::NotSupported),
         }
-        if mode == 0 {
-            handle.shared.note_recorded(begin);
-        } else {
-            handle.shared.note_written();
-        }
+        handle.shared.note_written(now());
         Ok(())
     }
 
@@ -239,16 +234,17 @@ impl RunWriter for Handle {
         &self,
         offset: u64,
         bytes: Bytes,
-        begin: WriteBegin,
+        (begin, written): (WriteBegin, WallTime),
     ) -> Pin<Box<dyn Future<Output = Result<(), Errno>> + Send + '_>> {
-        Box::pin(store(self, (offset, bytes), begin))
+        Box::pin(store(self, (offset, bytes), (begin, Some(written))))
     }
 }
 
+/// Stores bytes at an offset. `written` is when a program wrote them; now, if it waits for this.
 async fn store(
     handle: &Handle,
     (offset, bytes): (u64, Bytes),
-    begin: WriteBegin,
+    (begin, written): (WriteBegin, Option<WallTime>),
 ) -> Result<(), Errno> {
     let file = &handle.file;
     let end = offset.saturating_add(bytes.len() as u64);
@@ -262,9 +258,37 @@ async fn store(
     match stored {
         Ok(true) => handle.shared.note_recorded(begin),
         // After an error, some of it may have been written.
-        Ok(false) | Err(_) => handle.shared.note_written(),
+        Ok(false) | Err(_) => handle.shared.note_written(written.unwrap_or_else(now)),
     }
     stored?;
+    Ok(())
+}
+
+/// Allocates space for a range, step by step, until the waiting process has a signal to handle.
+async fn allocate(
+    handle: &Handle,
+    range: ByteRange,
+    (grows, waiter): (bool, Waiter),
+) -> Result<(), Errno> {
+    let file = &handle.file;
+    let size_bytes = file.refresh_size().await?;
+    let segment_bytes = file.pool().spec.segment_bytes().max(1);
+    let last_end = size_bytes
+        .div_ceil(segment_bytes)
+        .saturating_mul(segment_bytes);
+    if !grows && last_end < range.end() {
+        // A file has no stripes behind its end.
+        return Err(Errno::NotSupported);
+    }
+    let begin = handle.shared.begin_write();
+    let (done, allocated) = file.allocate(range, grows, || waiter.has_signal()).await;
+    if done > range.offset {
+        handle.shared.note_recorded(begin);
+    }
+    allocated?;
+    if done < range.end() {
+        return Err(Errno::Interrupted);
+    }
     Ok(())
 }
 

@@ -3,10 +3,8 @@
 use crate::errno::Errno;
 use crate::gateway::{Gateway, Stat};
 use crate::listing::{BEHIND_DOTS, Listing};
-use crate::open_files::HiddenName;
 use fuser::{FileHandle, INodeNo};
-use gabion_meta::{DirectoryEntry, DirectoryId, Inode};
-use std::time::Instant;
+use gabion_meta::{DirectoryId, Inode};
 use tokio::sync::Mutex as AsyncMutex;
 
 /// An entry for the kernel.
@@ -44,20 +42,17 @@ impl Gateway {
         }
         let mut count = 0;
         loop {
-            let asked = Instant::now();
+            let asked = self.ask_now();
             let page = self
                 .client
                 .read_directory(directory, after.as_ref(), listing.page_count);
             let (entries, has_more) = page.await?;
             let last = entries.last().cloned();
-            for entry in entries
-                .into_iter()
-                .filter(|entry| self.shows(directory, entry))
-            {
+            for entry in entries {
                 let next = listing.number(behind, &entry);
                 let entry = Entry {
                     offset: next,
-                    stat: self.stat(&entry.status, asked),
+                    stat: self.stat(&entry.status, &asked),
                     name: entry.name,
                 };
                 if !add(entry) {
@@ -93,17 +88,5 @@ impl Gateway {
             }
         }
         Ok(true)
-    }
-
-    /// Whether an entry is the user's: not a name that keeps a file for this mount's handles.
-    fn shows(&self, directory: DirectoryId, entry: &DirectoryEntry) -> bool {
-        let Inode::File(put) = entry.status.inode else {
-            return true;
-        };
-        let is_hidden = || {
-            let open = self.open_files.find(put);
-            open.is_some_and(|open| open.is_hidden())
-        };
-        entry.name != HiddenName::of(put, directory, self.mount).name || !is_hidden()
     }
 }

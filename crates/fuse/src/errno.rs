@@ -32,6 +32,7 @@ pub(crate) enum Errno {
     Again,
     Interrupted,
     NoLocks,
+    TooManyOpen,
 }
 
 /// POSIX's number and name.
@@ -76,6 +77,7 @@ impl Errno {
             Self::Again => (E::EAGAIN, "EAGAIN"),
             Self::Interrupted => (E::EINTR, "EINTR"),
             Self::NoLocks => (E::ENOLCK, "ENOLCK"),
+            Self::TooManyOpen => (E::ENFILE, "ENFILE"),
         }
     }
 
@@ -109,10 +111,11 @@ impl From<ClientError> for Errno {
             Cause::TooManyNames => Self::TooManyLinks,
             Cause::TooLarge => Self::TooLarge,
             Cause::NoLocks => Self::NoLocks,
+            Cause::TooManyOpen => Self::TooManyOpen,
             Cause::ReadOnly => Self::ReadOnly,
             Cause::NotPermitted => Self::NotPermitted,
             Cause::Unsupported => Self::NotSupported,
-            Cause::NotLeading | Cause::Failure => Self::Io,
+            Cause::NotLeading | Cause::Recovers | Cause::Failure => Self::Io,
         };
         if errno == Self::Io {
             tracing::warn!(%error, "a request fails");
@@ -138,6 +141,7 @@ mod tests {
             (refused(Cause::Stale), 116),
             (refused(Cause::Failure), 5),
             (ClientError::FileGone("f".to_owned()).into(), 116),
+            (ClientError::TooLarge { limit_bytes: 9 }.into(), 27),
             (ClientError::NoCoordinator("away".to_owned()).into(), 5),
             (Errno::NoData, 61),
         ] {

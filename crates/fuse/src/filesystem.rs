@@ -425,15 +425,7 @@ impl Filesystem for Served {
             let stat = entry.stat;
             !reply.add(stat.ino, entry.offset, stat.kind, entry.name)
         };
-        self.start_listing(
-            "readdir",
-            (handle, offset),
-            (reply, add),
-            |reply, listed| match listed {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.error(errno.number()),
-            },
-        );
+        self.start_listing("readdir", (handle, offset), (reply, add));
     }
 
     fn readdirplus(
@@ -449,15 +441,7 @@ impl Filesystem for Served {
             let (stat, at) = (entry.stat, entry.offset);
             !reply.add(stat.ino, at, entry.name, &kept, &stat, GENERATION)
         };
-        self.start_listing(
-            "readdirplus",
-            (handle, offset),
-            (reply, add),
-            |reply, listed| match listed {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.error(errno.number()),
-            },
-        );
+        self.start_listing("readdirplus", (handle, offset), (reply, add));
     }
 
     fn releasedir(
@@ -540,7 +524,7 @@ impl Filesystem for Served {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -549,7 +533,8 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let (gateway, range) = (self.gateway(), ByteRange::new(offset, length));
-        let work = async move { gateway.allocate(handle, range, mode).await };
+        let waiter = Waiter(request.pid());
+        let work = async move { gateway.allocate(handle, range, (mode, waiter)).await };
         self.start_plain("fallocate", work, reply);
     }
 

@@ -26,8 +26,6 @@ pub(crate) const NAME_BYTES: usize = 255;
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) client: Client,
-    /// Drawn at random: hidden names have it.
-    pub(crate) mount: u64,
     /// The pool of new files.
     pub(crate) pool: String,
     pub(crate) numbers: Numbers,

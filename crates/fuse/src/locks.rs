@@ -91,7 +91,7 @@ impl Gateway {
         }
     }
 
-    /// A lock that is in the way of a range lock. The process is told if it is one of this machine.
+    /// A lock that conflicts with a range lock; names its process if that is one of this machine.
     pub(crate) async fn find_lock(&self, call: LockCall) -> Result<FoundLock, Errno> {
         let open = self.handles.get(call.handle)?;
         let found = open.locks.find(call.change(LockKind::Range)?).await?;

@@ -39,7 +39,7 @@ const STORE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Threads in which the kernel forgets pages, of the 512 that the run-time has.
 const FORGETTING_COUNT: usize = 64;
-/// Period of further tries to remove hidden names, and to release locks of closed files.
+/// Period of further tries to release locks of closed files.
 const OWED_EVERY: Duration = Duration::from_secs(5);
 
 /// The source, the directory and the options of a mount.
@@ -51,8 +51,6 @@ pub struct MountSettings {
     pub directory: PathBuf,
     /// Options.
     pub options: MountOptions,
-    /// Drawn at random: the hidden names of removed files have it.
-    pub number: u64,
 }
 
 /// Errors of mounting a directory.
@@ -94,15 +92,14 @@ impl Mount {
             source,
             directory,
             options,
-            number,
         } = settings;
         let pools = client.pools().await?;
         check_pool(&source.pool, &pools)?;
         let root = root(&client, &source.path).await?;
+        client.begin_session().await?;
         let metrics = Arc::new(RequestMetrics::new("gabion_fuse"));
         let gateway = Gateway {
             client,
-            mount: number,
             pool: source.pool.clone(),
             numbers: Numbers { root },
             is_read_only: options.is_read_only,
@@ -132,7 +129,6 @@ impl Mount {
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(OWED_EVERY).await;
-                gateway.remove_owed().await;
                 gateway.client.release_owed_locks().await;
             }
         });
@@ -185,11 +181,11 @@ impl Mount {
         }
         let settled = self.served.gateway.settle_all();
         if timeout(END_LIMIT, settled).await.is_err() {
-            tracing::warn!("hidden names of removed files may stay: the cluster does not answer");
+            tracing::warn!("times of writes may be lost: the cluster does not answer");
         }
         // A write on its way is fenced out before others get its lock, when the session is not renewed any more.
         if drained.is_some() {
-            let _ = timeout(END_LIMIT, self.served.gateway.client.end_locks()).await;
+            let _ = timeout(END_LIMIT, self.served.gateway.client.end_session()).await;
         }
         ended
     }
@@ -256,7 +252,7 @@ async fn root(client: &Client, path: &str) -> Result<DirectoryId, MountError> {
     }
 }
 
-/// Mounts. The kernel's first request is answered meanwhile.
+/// Mounts, and answers the kernel's first request during the mount.
 async fn mounted(
     served: &Served,
     source: &MountSource,

@@ -3,9 +3,9 @@
 use crate::times::now;
 use crate::unstored::Unstored;
 use gabion_client::File;
-use gabion_meta::{DirectoryId, PutId, WallTime};
+use gabion_meta::{PutId, WallTime};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
@@ -13,12 +13,10 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 /// Number of files in the table from which on it is swept.
 const SWEEP_COUNT_MIN: usize = 64;
 
-/// The files that this mount has open or is about to open or remove.
+/// The files that this mount has open or is about to open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     table: Mutex<Table>,
-    /// Files whose hidden names could not be removed yet.
-    owed: Mutex<Vec<Arc<OpenFile>>>,
 }
 
 #[derive(Debug, Default)]
@@ -28,17 +26,14 @@ struct Table {
     sweep_count: usize,
 }
 
-/// An open file, or one whose names change.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) put: PutId,
-    /// Held while the file is opened, or one of its names removed: so either the removal sees the handle, or the open
-    /// sees the removal.
     pub(crate) state: AsyncMutex<State>,
     times: Mutex<Times>,
     /// Held while the cluster is told a time of the file, so that no earlier one comes after a later.
     telling: AsyncMutex<()>,
-    is_hidden: AtomicBool,
     /// The largest size that the kernel has been told.
     seen_bytes: AtomicU64,
     /// When the size was looked up last.
@@ -79,33 +74,14 @@ impl Drop for Telling<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) handle_count: u64,
-    /// While there are handles.
+    /// While there are handles. The cluster keeps the file as long as clones of this one are in use.
     pub(crate) file: Option<File>,
-    /// The name that keeps a removed file, or may keep it: the answer to its request may be lost.
-    pub(crate) hidden: Option<HiddenName>,
-}
-
-/// A name that this mount has given to a file that it has open, since the user has removed all others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct HiddenName {
-    pub(crate) directory: DirectoryId,
-    pub(crate) name: String,
 }
 
 impl State {
     /// The file of all handles: this one, if it is the first.
     pub(crate) fn share(&mut self, file: &File) -> File {
         self.file.get_or_insert_with(|| file.clone()).clone()
-    }
-}
-
-impl HiddenName {
-    /// That of a file in a directory. Each mount has its own, so the handles of one do not end those of another.
-    pub(crate) fn of(put: PutId, directory: DirectoryId, mount: u64) -> Self {
-        Self {
-            directory,
-            name: format!(".gabion-open-{}-{mount:016x}", put.0),
-        }
     }
 }
 
@@ -125,7 +101,6 @@ impl OpenFiles {
             state: AsyncMutex::default(),
             times: Mutex::default(),
             telling: AsyncMutex::default(),
-            is_hidden: AtomicBool::default(),
             seen_bytes: AtomicU64::default(),
             checked: Mutex::default(),
             unstored: Unstored::default(),
@@ -137,16 +112,6 @@ impl OpenFiles {
     /// The shared state of a file, if there is any.
     pub(crate) fn find(&self, put: PutId) -> Option<Arc<OpenFile>> {
         lock(&self.table).files.get(&put).and_then(Weak::upgrade)
-    }
-
-    /// Keeps a file whose hidden name could not be removed.
-    pub(crate) fn owe(&self, open: &Arc<OpenFile>) {
-        lock(&self.owed).push(Arc::clone(open));
-    }
-
-    /// Those whose hidden names are still to be removed. They are kept no longer.
-    pub(crate) fn take_owed(&self) -> Vec<Arc<OpenFile>> {
-        std::mem::take(&mut *lock(&self.owed))
     }
 
     /// All that are in use.
@@ -187,9 +152,11 @@ impl OpenFile {
         }
     }
 
-    /// Notes a write in place.
-    pub(crate) fn note_written(&self) {
-        lock(&self.times).written = Some(now());
+    /// Notes a write in place that was made then.
+    pub(crate) fn note_written(&self, at: WallTime) {
+        let written = &mut lock(&self.times).written;
+        // Writes that are stored side by side end in any order.
+        *written = (*written).max(Some(at));
     }
 
     /// Notes a write that has begun then. The cluster notes by itself when the file's record changes. But it does not
@@ -201,17 +168,6 @@ impl OpenFile {
         if !is_last || times.written.is_some() {
             times.written = Some(now());
         }
-    }
-
-    /// Whether a hidden name keeps it.
-    pub(crate) fn is_hidden(&self) -> bool {
-        self.is_hidden.load(Ordering::Acquire)
-    }
-
-    /// Sets the hidden name. The caller has the state locked.
-    pub(crate) fn hide(&self, state: &mut State, name: Option<HiddenName>) {
-        self.is_hidden.store(name.is_some(), Ordering::Release);
-        state.hidden = name;
     }
 
     /// Notes a size that the kernel is told.
@@ -276,7 +232,7 @@ mod tests {
         let open = OpenFiles::default().entry(PutId(1));
         open.note_recorded(open.begin_write());
         assert_eq!(open.written(), None);
-        open.note_written();
+        open.note_written(now());
         let first = open.written().expect("it was written in place");
         let second = loop {
             open.note_recorded(open.begin_write());

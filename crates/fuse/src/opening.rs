@@ -7,7 +7,7 @@ use crate::handles::{Handle, Opened, open_flags};
 use crate::open_files::{OpenFile, State};
 use crate::times::now;
 use fuser::{FileHandle, FopenFlags, INodeNo};
-use gabion_client::{Cause, ClientError, File, NewFile};
+use gabion_client::{ClientError, File, NewFile};
 use gabion_meta::{Existing, Inode, Kind, PutId, RelativePath};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,8 @@ impl Gateway {
 
     async fn open_put(&self, put: PutId, flags: i32) -> Result<Opened, Errno> {
         let shared = self.open_files.entry(put);
-        // It counts before it is looked up: a removal meanwhile keeps the file. No look-up waits for another one.
+        // It counts before it is looked up: other handles that end during the look-up do not close the file. No look-up waits for
+        // another one.
         let known = {
             let mut state = shared.state.lock().await;
             state.handle_count += 1;
@@ -60,7 +61,7 @@ impl Gateway {
     /// Opens a file that has no handles, for a handle that is counted already. If another open is faster, its file is
     /// shared: all handles have to know each other's changes of the size.
     async fn open_first(&self, shared: &OpenFile) -> Result<File, ClientError> {
-        let file = self.client.open_inode(shared.put).await?;
+        let file = self.client.open_held(shared.put).await?;
         let first = shared.state.lock().await.share(&file);
         if !first.shares_state_with(&file) {
             first.refresh_size().await?;
@@ -107,13 +108,13 @@ impl Gateway {
         let mut state = shared.state.lock().await;
         state.handle_count += 1;
         shared.note_checked(Instant::now(), file.size_bytes());
-        let (status, asked) = (file.known_status(), Instant::now());
+        let (status, asked) = (file.known_status(), self.ask_now());
         let opened = self.handle(&shared, &mut state, (file, flags));
         drop(state);
-        Ok((self.stat(&status, asked), opened))
+        Ok((self.stat(&status, &asked), opened))
     }
 
-    /// Makes an empty file.
+    /// Makes an empty file, which is open.
     pub(crate) async fn make_file(
         &self,
         (parent, at): (INodeNo, RelativePath),
@@ -128,7 +129,7 @@ impl Gateway {
             pool: Some(&self.pool),
             attributes,
         };
-        let made = self.client.create(new).await;
+        let made = self.client.create_held(new).await;
         Ok(made?)
     }
 
@@ -144,7 +145,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Ends a handle. The last one of a file without a name removes the file.
+    /// Ends a handle. With the last one the file is closed: the client tells the cluster.
     pub(crate) async fn release(&self, handle: FileHandle) -> Result<(), Errno> {
         let handle = self.handles.remove(handle).ok_or(Errno::BadDescriptor)?;
         let shared = Arc::clone(&handle.shared);
@@ -166,57 +167,22 @@ impl Gateway {
         if state.handle_count > 0 {
             return Ok(());
         }
-        state.file = None;
-        if state.hidden.is_some() {
-            let removed = self.remove_hidden(shared, &mut state).await;
-            if removed.is_err() {
-                self.open_files.owe(shared);
-            }
-            return removed;
-        }
+        // Until the time of the last write is told, the file stays open.
+        let file = state.file.take();
         drop(state);
-        match self.settle_times(shared).await {
-            // Another client has removed the file.
+        let settled = self.settle_times(shared).await;
+        drop(file);
+        match settled {
+            // Another client has removed the file, and this mount was silent for too long.
             Err(Errno::Stale | Errno::NotFound) => Ok(()),
             settled => settled,
         }
     }
 
-    /// Removes the name that kept a file for its handles.
-    async fn remove_hidden(&self, shared: &OpenFile, state: &mut State) -> Result<(), Errno> {
-        let Some(hidden) = state.hidden.clone() else {
-            return Ok(());
-        };
-        let at = RelativePath::new(hidden.directory, hidden.name);
-        match self.client.rm(at).await {
-            Err(error) if error.cause() != Cause::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        shared.hide(state, None);
-        Ok(())
-    }
-
-    /// Removes hidden names that could not be removed when their last handle was closed, as long as there are any.
-    pub(crate) async fn remove_owed(&self) {
-        for shared in self.open_files.take_owed() {
-            let mut state = shared.state.lock().await;
-            // It may have been opened again by its number.
-            if state.handle_count == 0 && self.remove_hidden(&shared, &mut state).await.is_err() {
-                self.open_files.owe(&shared);
-            }
-        }
-    }
-
-    /// Does what is owed for all open files when the mount ends: the kernel drops releases that it has not sent by then.
+    /// Tells the times of all open files when the mount ends: the kernel drops releases that it has not sent by then.
     pub(crate) async fn settle_all(&self) {
         for shared in self.open_files.all() {
-            let mut state = shared.state.lock().await;
-            let settled = if state.hidden.is_some() {
-                self.remove_hidden(&shared, &mut state).await
-            } else {
-                self.settle_times(&shared).await
-            };
-            if let Err(errno) = settled {
+            if let Err(errno) = self.settle_times(&shared).await {
                 tracing::warn!(file = %shared.put, error = errno.name(), "a file is not settled");
             }
         }

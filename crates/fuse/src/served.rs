@@ -6,7 +6,10 @@ use crate::extended::{Fitted, fit};
 use crate::gateway::{Gateway, Stat};
 use crate::lock_request::OwnMemory;
 use crate::requests::Requests;
-use fuser::{FileHandle, Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr};
+use fuser::{
+    FileHandle, Generation, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyXattr,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +17,25 @@ use std::time::Duration;
 const PAGE_BYTES: usize = 128 << 10;
 /// An inode's number is never used again.
 pub(crate) const GENERATION: Generation = Generation(0);
+
+/// A reply that only tells the end of a request.
+pub(crate) trait Ends {
+    fn end(self, done: Result<(), fuser::Errno>);
+}
+
+macro_rules! ends {
+    ($($reply:ty),+) => {
+        $(impl Ends for $reply {
+            fn end(self, done: Result<(), fuser::Errno>) {
+                match done {
+                    Ok(()) => self.ok(),
+                    Err(errno) => self.error(errno),
+                }
+            }
+        })+
+    };
+}
+ends!(ReplyEmpty, ReplyDirectory, ReplyDirectoryPlus);
 
 /// The kernel's side of a mount.
 #[derive(Clone, Debug)]
@@ -41,10 +63,8 @@ impl Served {
         work: impl Future<Output = Result<(), Errno>> + Send + 'static,
         reply: ReplyEmpty,
     ) {
-        self.requests.start(operation, 0, work, |done| match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        });
+        let end = |done| reply.end(done);
+        self.requests.start(operation, 0, work, end);
     }
 
     /// Starts to make a file's bytes and the time of its last write durable, and then to close an owner of its locks, if
@@ -72,12 +92,11 @@ impl Served {
     }
 
     /// Starts a listing behind a number, whose entries `add` gives to the reply while that has room.
-    pub(crate) fn start_listing<R: Send + 'static>(
+    pub(crate) fn start_listing<R: Ends + Send + 'static>(
         &self,
         operation: &'static str,
         (handle, offset): (FileHandle, u64),
         (mut reply, mut add): (R, impl FnMut(&mut R, Entry) -> bool + Send + 'static),
-        end: impl FnOnce(R, Result<(), Errno>) + Send + 'static,
     ) {
         let gateway = self.gateway();
         let work = async move {
@@ -88,7 +107,7 @@ impl Served {
         };
         self.requests.start(operation, PAGE_BYTES, work, |done| {
             if let Ok((listed, reply)) = done {
-                end(reply, listed);
+                reply.end(listed.map_err(Errno::number));
             }
         });
     }
@@ -100,11 +119,8 @@ impl Served {
         work: impl Future<Output = Result<(), Errno>> + Send + 'static,
         reply: ReplyEmpty,
     ) {
-        let reply = |done: Result<(), fuser::Errno>| match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        };
-        self.requests.start_locking(operation, work, reply);
+        let end = |done| reply.end(done);
+        self.requests.start_locking(operation, work, end);
     }
 
     /// Starts a request whose reply is an inode's attributes.

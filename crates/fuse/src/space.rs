@@ -45,27 +45,19 @@ impl Space {
 }
 
 impl Gateway {
-    /// The space of the cluster, as files of this mount's pool take it at an inode: without parity, and within the quotas
-    /// of the pool and of the directory.
+    /// The space of the cluster, as files of this mount's pool take it at an inode: without parity and reserves, and
+    /// within the quotas of the pool and of the directory.
     pub(crate) async fn space(&self, number: INodeNo) -> Result<Space, Errno> {
-        let usage = self.client.usage().await?;
-        let own = self.pools.named(&self.pool);
-        let (k, m) = own.map_or((1, 0), |pool| (pool.spec.k as u64, pool.spec.m as u64));
-        let spaces = || usage.spaces.values();
-        let capacity_bytes: u64 = spaces().map(|space| space.capacity_bytes).sum();
-        let free_bytes: u64 = spaces().map(|space| space.free_bytes).sum();
-        let data = |bytes: u64| bytes / (k + m).max(1) * k;
-        let known = usage.pools.values().find(|pool| pool.name == self.pool);
-        let (quota, used) = known.map_or_else(Default::default, |pool| (pool.quota, pool.used));
-        let file_count: u64 = usage.pools.values().map(|pool| pool.file_count).sum();
+        let own = self.pools.named(&self.pool).ok_or(Errno::Io)?;
+        let told = self.client.data_space(&own).await?;
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
         let cluster = Space {
-            block_count: blocks(data(capacity_bytes)),
-            free_block_count: blocks(data(free_bytes)),
-            inode_limit: file_count.saturating_add(FREE_FILE_COUNT),
+            block_count: blocks(told.capacity_bytes),
+            free_block_count: blocks(told.free_bytes.unwrap_or(0)),
+            inode_limit: told.file_count.saturating_add(FREE_FILE_COUNT),
             free_inode_count: FREE_FILE_COUNT,
         };
-        let space = cluster.within(quota, (used.bytes, used.files));
+        let space = cluster.within(told.quota, (told.used.bytes, told.used.files));
         let inode = self.numbers.inode(number);
         Ok(match self.client.directory_quota(inode).await? {
             Some(own) => space.within(own.quota, (own.used.bytes, own.used.entries)),

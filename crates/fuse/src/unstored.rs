@@ -72,18 +72,20 @@ pub(crate) struct Run {
     pub(crate) gathered: Gathered,
     /// Before the first of its writes.
     pub(crate) begin: WriteBegin,
+    /// When the last of its writes was made.
+    pub(crate) written: WallTime,
     pub(crate) since: Instant,
     pub(crate) memory: OwnedSemaphorePermit,
 }
 
-/// What stores a run.
+/// Stores a run.
 pub(crate) trait RunWriter: Debug + Send + Sync {
-    /// Stores bytes at an offset, and notes when the file was written.
+    /// Stores bytes at an offset that a program wrote between these times, and notes when the file was written.
     fn store(
         &self,
         offset: u64,
         bytes: Bytes,
-        begin: WriteBegin,
+        times: (WriteBegin, WallTime),
     ) -> Pin<Box<dyn Future<Output = Result<(), Errno>> + Send + '_>>;
 }
 
@@ -94,13 +96,36 @@ struct Storing {
     task: JoinHandle<Result<(), Errno>>,
 }
 
-/// What requests of attributes show of it without waiting.
+/// Writes that are not stored.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// The end of the last byte.
+    end: u64,
+    /// Bytes of all writes together.
+    length: u64,
+    /// When a program wrote last.
+    written: WallTime,
+}
+
+/// The part of a file's attributes that comes from bytes that are not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Shown {
+    /// The file's size is at least this.
+    pub(crate) end: u64,
+    /// Bytes that take space as soon as they are stored, at most. A file that has some must not look like one hole:
+    /// programs that copy files would not read it.
+    pub(crate) length: u64,
+    /// When a program wrote them.
+    pub(crate) written: Option<WallTime>,
+}
+
+/// The state of the unstored bytes that requests of attributes read without waiting.
 #[derive(Debug, Default)]
 struct View {
-    /// The end of the last byte that is not stored, and when a program wrote last. None if all is stored.
-    pending: Option<(u64, WallTime)>,
-    /// When the last bytes were stored, and the end of the last one.
-    stored: Option<(Instant, u64)>,
+    /// Writes since all bytes were stored; none if all are stored.
+    pending: Option<Pending>,
+    /// When the last bytes were stored, the end of the last one, and their length.
+    stored: Option<(Instant, u64, u64)>,
     /// Number of failures, and the last one.
     failed: (u64, Option<Errno>),
     /// Whether one was noted since the kernel was last made to forget pages of the file.
@@ -147,6 +172,7 @@ impl Run {
             writer: Arc::clone(&self.writer),
             gathered,
             begin: self.begin,
+            written: self.written,
             since: self.since,
             memory: self
                 .memory
@@ -157,15 +183,20 @@ impl Run {
 }
 
 impl Unstored {
-    /// The size that a status looked up since this moment must show at least, and the time of the last write if its bytes
-    /// are not stored.
-    pub(crate) fn shown(&self, asked: Instant) -> (u64, Option<WallTime>) {
+    /// The part of attributes that come from unstored bytes, for a status that was requested at this time.
+    pub(crate) fn shown(&self, asked: Instant) -> Shown {
         let view = lock(&self.view);
-        let pending = view.pending.map_or(0, |(end, _)| end);
+        let pending = view.pending.map(|pending| (pending.end, pending.length));
         // The status may be from before they were stored.
-        let stored = view.stored.filter(|(at, _)| asked <= *at);
-        let end = pending.max(stored.map_or(0, |(_, end)| end));
-        (end, view.pending.map(|(_, written)| written))
+        let stored = view.stored.filter(|(at, ..)| asked <= *at);
+        let stored = stored.map(|(_, end, length)| (end, length));
+        let ((end, length), (stored_end, stored_length)) =
+            (pending.unwrap_or_default(), stored.unwrap_or_default());
+        Shown {
+            end: end.max(stored_end),
+            length: length.max(stored_length),
+            written: view.pending.map(|pending| pending.written),
+        }
     }
 
     /// The number of failures so far. A handle reports those behind the number that it has seen.
@@ -187,10 +218,15 @@ impl Unstored {
         view.has_failed = true;
     }
 
-    /// Notes a write whose bytes end there.
-    pub(crate) fn note_gathered(&self, end: u64, written: WallTime) {
+    /// Notes a write of a range.
+    pub(crate) fn note_gathered(&self, range: ByteRange, written: WallTime) {
         let pending = &mut lock(&self.view).pending;
-        *pending = Some((pending.map_or(end, |(before, _)| before.max(end)), written));
+        let before = pending.map_or((0, 0), |before| (before.end, before.length));
+        *pending = Some(Pending {
+            end: before.0.max(range.end()),
+            length: before.1.saturating_add(range.length),
+            written,
+        });
     }
 
     /// Shows that all bytes are stored, if they are. Returns whether storing some has failed since the last call.
@@ -199,10 +235,10 @@ impl Unstored {
         let has_failed = std::mem::take(&mut view.has_failed);
         if work.run.is_none()
             && work.storing.is_empty()
-            && let Some((end, _)) = view.pending.take()
+            && let Some(pending) = view.pending.take()
             && !has_failed
         {
-            view.stored = Some((Instant::now(), end));
+            view.stored = Some((Instant::now(), pending.end, pending.length));
         }
         has_failed
     }
@@ -217,6 +253,12 @@ impl Work {
     fn is_storing(&self, range: ByteRange) -> bool {
         let overlaps = |other: ByteRange| other.offset < range.end() && range.offset < other.end();
         self.storing.iter().any(|storing| overlaps(storing.range))
+    }
+
+    /// Whether the run, if there is one, can be sent without waiting for others.
+    pub(crate) fn can_send(&self) -> bool {
+        let is_free = |run: &Run| !self.is_storing(run.gathered.range());
+        self.storing.len() < STORING_COUNT && self.run.as_ref().is_none_or(is_free)
     }
 
     /// Starts to store the run. Waits while a run that overlaps it, or too many, are on their way.
@@ -236,10 +278,12 @@ impl Work {
                 writer,
                 gathered: Gathered { offset, bytes },
                 begin,
+                written,
                 memory,
                 ..
             } = run;
-            let stored = writer.store(offset, bytes.freeze(), begin).await;
+            let times = (begin, written);
+            let stored = writer.store(offset, bytes.freeze(), times).await;
             drop(memory);
             stored
         });
@@ -314,24 +358,22 @@ mod tests {
     fn a_size_is_shown_until_a_status_is_asked_for_that_knows_the_bytes() {
         let unstored = Unstored::default();
         let before = Instant::now();
-        assert_eq!(unstored.shown(before), (0, None));
+        assert_eq!(unstored.shown(before), Shown::default());
         let written = now();
-        lock(&unstored.view).pending = Some((50, written));
-        assert_eq!(unstored.shown(before), (50, Some(written)));
-        let at = before + Duration::from_secs(1);
-        *lock(&unstored.view) = View {
-            stored: Some((at, 50)),
-            ..View::default()
+        unstored.note_gathered(ByteRange::new(40, 10), written);
+        let mut shown = Shown {
+            end: 50,
+            length: 10,
+            written: Some(written),
         };
-        assert_eq!(
-            unstored.shown(before),
-            (50, None),
-            "the status may be older"
-        );
-        let after = at + Duration::from_millis(1);
+        assert_eq!(unstored.shown(before), shown);
+        assert!(!unstored.note_stored(&Work::default()));
+        shown.written = None;
+        assert_eq!(unstored.shown(before), shown, "the status may be older");
+        let after = Instant::now() + Duration::from_millis(1);
         assert_eq!(
             unstored.shown(after),
-            (0, None),
+            Shown::default(),
             "another client may have cut the file"
         );
     }

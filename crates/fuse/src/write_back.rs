@@ -13,6 +13,7 @@ use crate::open_files::OpenFile;
 use crate::times::now;
 use crate::unstored::{CacheMemory, Gathered, RUN_BYTES, Run, RunWriter, Work};
 use bytes::{Bytes, BytesMut};
+use gabion_layout::ByteRange;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,12 +27,14 @@ impl Gateway {
         handle: &Arc<Handle>,
         (offset, bytes): (u64, Bytes),
     ) -> Result<(), Errno> {
+        handle.locks.check().await?;
         let unstored = &handle.shared.unstored;
         unstored.failure_behind(handle.seen_failures())?;
         let length = u32::try_from(bytes.len()).map_err(|_| Errno::Invalid)?;
         let end = offset.checked_add(u64::from(length));
-        let end = end.filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or(Errno::TooLarge)?;
+        end.filter(|end| i64::try_from(*end).is_ok())
+            .ok_or(Errno::TooLarge)?;
+        let written = now();
         let mut work = unstored.work.lock().await;
         let taken = if let Some(taken) = memory.try_take(length) {
             taken
@@ -60,15 +63,17 @@ impl Gateway {
                     bytes: BytesMut::new(),
                 },
                 begin,
+                written,
                 since: Instant::now(),
                 memory: taken,
             },
         };
         run.gathered.take(offset, &bytes);
+        run.written = written;
         // Bytes that were written again need no more memory than before.
         let surplus = run.memory.num_permits() - run.gathered.bytes.len();
         drop(run.memory.split(surplus));
-        unstored.note_gathered(end, now());
+        unstored.note_gathered(ByteRange::new(offset, u64::from(length)), written);
         if run.gathered.bytes.len() < RUN_BYTES {
             work.run = Some(run);
         } else if let Some(whole) = run.split_whole(handle.file.pool().spec.segment_bytes()) {
@@ -125,19 +130,20 @@ impl Gateway {
         failed
     }
 
-    /// Starts to store what all files have gathered for at least this long. Passes over files that are being written:
-    /// their writers do that.
+    /// Starts to store what all files have gathered for at least this long. Passes over files that are being written,
+    /// whose writers do that, and over those whose earlier runs are in the way: one that hangs must not hold up the
+    /// bytes of other files.
     async fn store_gathered(&self, age: Duration) {
         for shared in self.open_files.all() {
             let unstored = &shared.unstored;
             let Ok(mut work) = unstored.work.try_lock() else {
                 continue;
             };
+            work.reap_finished(unstored).await;
             let is_old = |run: &Run| run.since.elapsed() >= age;
-            if work.run.as_ref().is_some_and(is_old) {
+            if work.run.as_ref().is_some_and(is_old) && work.can_send() {
                 work.send(unstored).await;
             }
-            work.reap_finished(unstored).await;
             self.note_stored(&shared, &work);
         }
     }

@@ -159,9 +159,9 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Run a coordinator on a machine of the cluster; for a trial, 'cluster up' starts one
     Coordinator(CoordinatorOptions),
-    /// Run a storage node on a machine of the cluster, or remove one; for a trial, 'cluster up' starts nodes
+    /// Run a storage node on a machine of the cluster, or drain one to remove it; for a trial, 'cluster up' starts nodes
     Node(NodeArguments),
-    /// Create the tables for metadata in a database, and copy, check and restore metadata
+    /// Create the tables for metadata in a database, and copy, check, back up, restore and recover metadata
     #[command(subcommand)]
     Metadata(MetadataCommand),
     /// Create the certificate authority of a new cluster, before its coordinator starts
@@ -210,11 +210,11 @@ pub(crate) enum Command {
     /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
-    /// Make a snapshot of a stored file: a read-only file with the present bytes. The time does not depend on the size, and
-    /// only later changes take space
+    /// Make a snapshot of a stored file, or of a directory with all that is below it (at most 4,096 files and directories):
+    /// read-only, as of one instant. The time does not depend on sizes, and only later changes take space
     Snapshot(ShareOptions),
-    /// Make a clone of a stored file or of a snapshot: a writable file with the present bytes. The time does not depend on
-    /// the size, and only later changes take space
+    /// Make a clone of a stored file, of a directory or of a snapshot: a writable one with what is there at present. The
+    /// time does not depend on the sizes of files, and only later changes take space
     Clone(ShareOptions),
     /// Rename a file or a directory, or exchange two names, atomically, regardless of the sizes
     Mv(MoveOptions),
@@ -225,7 +225,7 @@ pub(crate) enum Command {
         /// Names of the files
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
         names: Vec<String>,
-        /// Delete all files whose names have this prefix
+        /// Delete all files whose names have this prefix; a file that is created during the command may be deleted or stay
         #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },
@@ -376,7 +376,7 @@ pub(crate) struct UpOptions {
     /// Number of coordinators on the database of --metadata: one leads, the others stand by
     #[arg(long, default_value_t = 1, value_name = "N", requires = "metadata", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) coordinators: u32,
-    /// Do not start the console
+    /// Do not start the console, now and at later starts; 'gabion console' starts it
     #[arg(long, env = "GABION_NO_CONSOLE", hide_env = true, value_parser = BoolishValueParser::new())]
     pub(crate) no_console: bool,
     /// The options that the user gave; all others have their defaults.
@@ -409,6 +409,7 @@ impl UpOptions {
             },
             metadata: self.metadata,
             metadata_log: self.metadata_log,
+            no_console: self.given.iter().any(|given| given == "no_console"),
             coordinators: self.coordinators,
             insecure,
             given: self.given,
@@ -433,7 +434,7 @@ pub(crate) struct Merging {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Behaviour {
     /// Time without a heartbeat after which a node is declared failed, in milliseconds
-    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..))]
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(200..=3_600_000))]
     pub(crate) lease_ms: u64,
     /// Time for a failed node to return before its chunks are repaired elsewhere, in seconds
     #[arg(long, default_value_t = 60)]

@@ -120,7 +120,7 @@ async fn carry_out(command: Command, place: Place, format: Format) -> Result<(),
     match command {
         Command::Coordinator(options) => commands::serve::coordinator(options, &place).await,
         Command::Node(arguments) => commands::node::run(arguments, &place, format).await,
-        Command::Metadata(command) => commands::metadata::run(command, format).await,
+        Command::Metadata(command) => commands::metadata::run(command, &place, format).await,
         Command::Cluster(command) => commands::cluster::run(command, place, format).await,
         Command::Init(options) => commands::cert::init(&options, format),
         Command::Cert(command) => commands::cert::run(command, &place, format),

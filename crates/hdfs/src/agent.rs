@@ -1,10 +1,13 @@
 //! The agent beside a `DataNode`: it accepts connections of its plugin and of other agents.
 
-use crate::frame::{Kind, accept};
+use crate::error::HdfsError;
+use crate::frame::{Kind, Reading, Writing, accept, connect};
 use crate::helper::help;
-use crate::message::{Help, Join, Tally, Task, end_body, message_of};
+use crate::message::{DEADLINE_MAX, Help, Join, Tally, Task, end_body, message_of};
 use crate::requestor::rebuild;
 use crate::runs::Runs;
+use crate::schedule::{Lost, schedule_body};
+use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ use tokio::sync::Semaphore;
 const CONNECTION_COUNT_MAX: usize = 1024;
 /// Time limit of a new connection's first message.
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of an order: that of a task, and as long again for Hadoop's own code after it.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(2 * DEADLINE_MAX.as_secs());
 /// Wait when the system has no descriptors left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -78,6 +83,11 @@ impl Agent {
                     self.runs.join(join.run, (join.from, reading, writing));
                     Ok(())
                 }
+                Kind::Schedule => schedule(first.body, &writing).await,
+                Kind::Order => {
+                    let order = first.body;
+                    pass_on(self.runs.plugin(), order, &mut reading, &writing).await
+                }
                 _ => Err(reading.error("its first message must be a request")),
             }
         };
@@ -85,4 +95,53 @@ impl Agent {
             tracing::debug!("{error}");
         }
     }
+}
+
+/// Answers with the schedule of a recovery.
+async fn schedule(body: Bytes, writing: &Writing) -> Result<(), HdfsError> {
+    let planned = tokio::task::spawn_blocking(|| {
+        let schedule = Lost::read(body)?.schedule()?;
+        Ok::<_, HdfsError>(schedule_body(&schedule))
+    });
+    let planned = planned
+        .await
+        .map_err(|error| HdfsError::Policy(error.to_string()));
+    match planned.and_then(|planned| planned) {
+        Ok(body) => writing.send(Kind::Scheduled, vec![body.into()]).await,
+        Err(error) => refuse(writing, error).await,
+    }
+}
+
+/// Passes an order on to the plugin, and the plugin's answer back. An order that the plugin has goes on if its sender
+/// leaves.
+async fn pass_on(
+    plugin: &str,
+    order: Bytes,
+    sender: &mut Reading,
+    writing: &Writing,
+) -> Result<(), HdfsError> {
+    let answered = async {
+        let (mut answers, orders) = connect(plugin).await?;
+        orders.send(Kind::Order, vec![order]).await?;
+        answers.frame_within(ORDER_TIMEOUT).await
+    };
+    let answer = tokio::select! {
+        answer = answered => answer,
+        ended = sender.frame() => {
+            let reason = ended.err().map_or_else(|| "it has sent a second request".to_owned(), |e| e.to_string());
+            return Err(sender.error(reason));
+        }
+    };
+    match answer {
+        Ok(answer) if matches!(answer.kind, Kind::Done | Kind::Refused) => {
+            writing.send(answer.kind, vec![answer.body]).await
+        }
+        Ok(_) => refuse(writing, "the plugin's answer does not fit the order").await,
+        Err(error) => refuse(writing, error).await,
+    }
+}
+
+async fn refuse(writing: &Writing, reason: impl std::fmt::Display) -> Result<(), HdfsError> {
+    let reason = Bytes::from(reason.to_string());
+    writing.send(Kind::Refused, vec![reason]).await
 }

@@ -97,7 +97,7 @@ pub(crate) fn diagnose(reports: &Reports, helpers: &[NodeId], refusal: Refusal) 
 /// nothing because they hang, or else those that wait for no other because their disks hang, or else those for which the
 /// others wait.
 fn silent_or_awaited(reports: &Reports, helpers: &[NodeId], refusal: Refusal) -> Vec<NodeId> {
-    let mut lost = Vec::new();
+    let mut lost: Vec<NodeId> = Vec::new();
     let mut slow = Vec::new();
     let mut awaited = match refusal {
         Refusal::Stalled(nodes) => nodes,
@@ -105,7 +105,10 @@ fn silent_or_awaited(reports: &Reports, helpers: &[NodeId], refusal: Refusal) ->
     };
     for (&node, ended) in reports {
         match ended {
-            Ended::Reported(Err(Trouble::Lost(other))) => lost.push(*other),
+            // Two that have lost each other may both be well, so one of them stays.
+            Ended::Reported(Err(Trouble::Lost(other))) if !lost.contains(&node) => {
+                lost.push(*other);
+            }
             Ended::Reported(Err(Trouble::Stalled(nodes))) if nodes.is_empty() => slow.push(node),
             Ended::Reported(Err(Trouble::Stalled(nodes))) => awaited.extend(nodes),
             _ => {}
@@ -159,6 +162,7 @@ mod tests {
             &[2],
         );
         check(vec![(0, lost(1)), (2, lost(1))], &[1]);
+        check(vec![(0, lost(1)), (1, lost(0)), (2, stalled(&[0]))], &[1]);
         check(vec![(0, stalled(&[1])), (2, stalled(&[1]))], &[1]);
         check(
             vec![(0, stalled(&[1])), (1, stalled(&[])), (2, stalled(&[1]))],

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 
 /// The first bytes of a connection; the last one is the version.
-const HELLO: [u8; 8] = *b"gabhdfs\x01";
+const HELLO: [u8; 8] = *b"gabhdfs\x02";
 /// Most bytes of a frame's body.
 pub(crate) const BODY_BYTES_MAX: usize = (4 << 20) + (1 << 10);
 /// Time limit of connecting.
@@ -51,8 +51,16 @@ pub(crate) enum Kind {
     Open = 6,
     /// Plugin to agent: it may, there.
     Opened = 7,
-    /// Plugin to agent: it may not.
+    /// Plugin to agent, and agent to a recovery: it may not be done.
     Refused = 8,
+    /// Recovery to agent: who rebuilds which lost block, by which helpers?
+    Schedule = 9,
+    /// Agent to recovery: the requestor and the path of each lost block.
+    Scheduled = 10,
+    /// Recovery to agent, and agent to plugin: rebuild a block here.
+    Order = 11,
+    /// Plugin to agent, and agent to recovery: the order has ended.
+    Done = 12,
     /// Agent to agent: take part in a run.
     Help = 16,
     /// Agent to agent: the block is open.
@@ -71,7 +79,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 15] = [
+        const ALL: [Kind; 19] = [
             Kind::Rebuild,
             Kind::Checksum,
             Kind::Row,
@@ -80,6 +88,10 @@ impl Kind {
             Kind::Open,
             Kind::Opened,
             Kind::Refused,
+            Kind::Schedule,
+            Kind::Scheduled,
+            Kind::Order,
+            Kind::Done,
             Kind::Help,
             Kind::Ready,
             Kind::Go,

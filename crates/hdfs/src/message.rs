@@ -36,6 +36,18 @@ pub(crate) struct Source {
     pub(crate) token: Bytes,
 }
 
+/// How the helpers of a rebuild are put in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PathChoice {
+    /// The path enters each rack once (`ECPipe` algorithm 1).
+    RackAware,
+    /// As the sources are listed.
+    Listed,
+    /// The path whose slowest link is the fastest (`ECPipe` section 4.3), by the rates of links: from each source, to each
+    /// source and to the requestor, in Mbit/s. There is no link where the rate is 0.
+    Weighted(Vec<Vec<u32>>),
+}
+
 /// The plugin's request to rebuild lost blocks of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -54,6 +66,7 @@ pub(crate) struct Task {
     pub(crate) targets: Vec<ChunkIndex>,
     /// The positions of the lost blocks that are wanted.
     pub(crate) range: ByteRange,
+    pub(crate) path: PathChoice,
 }
 
 impl Task {
@@ -84,21 +97,26 @@ impl Task {
         };
         let scheme = from.text()?.parse();
         let scheme = scheme.map_err(|error: gabion_planner::PlanError| invalid(error))?;
+        let slice_bytes = u64::from(from.u32()?);
+        let deadline = Duration::from_millis(u64::from(from.u32()?));
+        let stall = Duration::from_millis(u64::from(from.u32()?));
+        let location = from.text()?;
+        let sources = from.several(Input::source)?;
+        let targets = from.several(|from| from.u8().map(ChunkIndex))?;
+        let range = ByteRange::new(from.u64()?, from.u64()?);
+        let path = from.path(sources.len())?;
         let task = Self {
             policy,
             group,
             scheme,
-            slice_bytes: u64::from(from.u32()?),
-            deadline: Duration::from_millis(u64::from(from.u32()?)),
-            stall: Duration::from_millis(u64::from(from.u32()?)),
-            location: from.text()?,
-            sources: (0..from.u8()?)
-                .map(|_| from.source())
-                .collect::<Result<_, _>>()?,
-            targets: (0..from.u8()?)
-                .map(|_| from.u8().map(ChunkIndex))
-                .collect::<Result<_, _>>()?,
-            range: ByteRange::new(from.u64()?, from.u64()?),
+            slice_bytes,
+            deadline,
+            stall,
+            location,
+            sources,
+            targets,
+            range,
+            path,
         };
         task.checked()
     }
@@ -258,7 +276,7 @@ pub(crate) fn message_of<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Hd
     postcard::from_bytes(body).map_err(invalid)
 }
 
-fn put_text(body: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(body: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(usize::from(u16::MAX));
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -267,7 +285,7 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
     body.extend(&text.as_bytes()[..end]);
 }
 
-fn invalid(reason: impl std::fmt::Display) -> HdfsError {
+pub(crate) fn invalid(reason: impl std::fmt::Display) -> HdfsError {
     HdfsError::Peer {
         peer: "the message".to_owned(),
         reason: reason.to_string(),
@@ -275,7 +293,7 @@ fn invalid(reason: impl std::fmt::Display) -> HdfsError {
 }
 
 /// Fields from a body.
-struct Input(Bytes);
+pub(crate) struct Input(pub(crate) Bytes);
 
 impl Input {
     fn take(&mut self, length: usize) -> Result<Bytes, HdfsError> {
@@ -285,7 +303,7 @@ impl Input {
         Ok(self.0.split_to(length))
     }
 
-    fn u8(&mut self) -> Result<u8, HdfsError> {
+    pub(crate) fn u8(&mut self) -> Result<u8, HdfsError> {
         self.take(1).map(|mut bytes| bytes.get_u8())
     }
 
@@ -293,12 +311,39 @@ impl Input {
         self.take(4).map(|mut bytes| bytes.get_u32())
     }
 
-    fn u64(&mut self) -> Result<u64, HdfsError> {
+    pub(crate) fn u16(&mut self) -> Result<u16, HdfsError> {
+        self.take(2).map(|mut bytes| bytes.get_u16())
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, HdfsError> {
         self.take(8).map(|mut bytes| bytes.get_u64())
     }
 
-    fn text(&mut self) -> Result<String, HdfsError> {
-        let length = self.take(2)?.get_u16();
+    /// As many of one kind as the next byte says.
+    fn several<T>(
+        &mut self,
+        one: impl Fn(&mut Self) -> Result<T, HdfsError>,
+    ) -> Result<Vec<T>, HdfsError> {
+        let count = self.u8()?;
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    /// A choice of the path, with the rates of the links among this number of sources and to the requestor.
+    fn path(&mut self, source_count: usize) -> Result<PathChoice, HdfsError> {
+        match self.u8()? {
+            0 => Ok(PathChoice::RackAware),
+            1 => Ok(PathChoice::Listed),
+            2 => {
+                let row = |from: &mut Self| (0..=source_count).map(|_| from.u32()).collect();
+                let rows = (0..source_count).map(|_| row(self));
+                rows.collect::<Result<_, _>>().map(PathChoice::Weighted)
+            }
+            other => Err(invalid(format!("has a path of kind {other}"))),
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, HdfsError> {
+        let length = self.u16()?;
         let bytes = self.take(usize::from(length))?;
         String::from_utf8(bytes.to_vec()).map_err(invalid)
     }

@@ -103,7 +103,7 @@ impl Restoration {
         let is_lost = self.chunks.get(self.lost.at()).is_some_and(Option::is_none);
         if self.chunks.len() != n || !is_lost {
             let reason = format!(
-                "a stripe of {} has {n} chunks, of which the one to restore is not given; {} are given",
+                "a stripe of {} has {n} chunks; name {n} files, with - in the place of the chunk to restore ({} are named)",
                 self.code,
                 self.chunks.len()
             );

@@ -116,7 +116,7 @@ impl Rows {
             plugin.send(Kind::Row, parts).await?;
             self.position += self.slice_bytes;
             for told in passed_on {
-                // The run may have failed meanwhile.
+                // The run may have failed since the row began.
                 let _ = told.send(());
             }
         }

@@ -2,6 +2,7 @@
 
 mod cluster;
 
+use crate::frame::{Kind, accept};
 use crate::policy::{Codec, Policy};
 use cluster::{Cluster, Fault};
 use gabion_layout::ChunkIndex;
@@ -195,4 +196,125 @@ async fn invalid_tasks_are_refused() {
     cluster.deadline_ms = 3_600_001;
     let refused = cluster.rebuild(&[0], "pipeline", &[]).await.unwrap_err();
     assert!(refused.contains("above an hour"), "{refused}");
+}
+
+#[tokio::test]
+async fn paths_that_are_listed_or_weighted_rebuild_the_same_bytes() {
+    let cell = cluster::CELL_BYTES;
+    for group_bytes in [3 * 4 * cell, cell + 9] {
+        let mut cluster = Cluster::new("rs", (3, 2), group_bytes).await;
+        let source_count = if group_bytes > 2 * cell { 4 } else { 3 };
+        let rates =
+            |rate: u32| vec![rate.to_be_bytes(); source_count * (source_count + 1)].concat();
+        // The path may be one that does not exist.
+        for path in [
+            vec![1],
+            [vec![2], rates(100)].concat(),
+            [vec![2], rates(0)].concat(),
+        ] {
+            cluster.path = path;
+            let rebuilt = cluster.rebuild(&[0], "pipeline", &[]).await.unwrap();
+            assert!(rebuilt.blocks[0] == cluster.block(0), "{:?}", cluster.path);
+        }
+        for path in [vec![3], vec![2], vec![]] {
+            cluster.path = path;
+            cluster.rebuild(&[0], "pipeline", &[]).await.unwrap_err();
+        }
+        cluster.path = vec![1];
+        cluster.flip_byte(3, 1);
+        cluster.rebuild(&[0], "pipeline", &[]).await.unwrap();
+    }
+}
+
+/// A request for a schedule: `DataNode` number `at` is in rack `racks[at]`; block 0 of each group of RS-3-2 is lost.
+fn schedule_request(racks: &[&str], groups: &[[u16; 4]], requestors: &[u16]) -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
+    let mut body = vec![1];
+    body.extend((racks.len() as u16).to_be_bytes());
+    body.extend(racks.iter().flat_map(|rack| text(rack)));
+    body.extend((groups.len() as u16).to_be_bytes());
+    for (at, nodes) in (0u64..).zip(groups) {
+        body.extend(text("rs"));
+        body.extend([3, 2]);
+        body.extend((at * 16).to_be_bytes());
+        body.extend(4096u64.to_be_bytes());
+        body.push(0);
+        body.extend(u16::MAX.to_be_bytes());
+        body.extend(nodes.iter().flat_map(|node| node.to_be_bytes()));
+        body.extend((requestors.len() as u16).to_be_bytes());
+        body.extend(requestors.iter().flat_map(|node| node.to_be_bytes()));
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_schedule_spreads_a_recovery_over_helpers_and_requestors() {
+    let racks = ["/a"; 8];
+    let body = schedule_request(&racks, &[[0, 1, 2, 3]; 16], &[4, 5, 6, 7]);
+    let (kind, body) = Cluster::ask("127.0.0.1:1", Kind::Schedule, body).await;
+    assert_eq!(kind, Kind::Scheduled);
+    let (mut received, mut helped) = ([0; 8], [0; 5]);
+    let assignments: Vec<&[u8]> = body[8..].chunks(6).collect();
+    assert_eq!(assignments.len(), 16);
+    for assignment in assignments {
+        let [high, low, 3, path @ ..] = assignment else {
+            panic!("{assignment:?}");
+        };
+        received[usize::from(u16::from_be_bytes([*high, *low]))] += 1;
+        for &chunk in path {
+            helped[usize::from(chunk)] += 1;
+        }
+    }
+    assert_eq!(received, [0, 0, 0, 0, 4, 4, 4, 4]);
+    assert_eq!(helped, [0, 12, 12, 12, 12]);
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_is_refused() {
+    let racks = ["/a"; 8];
+    for (groups, requestors, why) in [
+        ([[0, 1, 2, 3]], &[3][..], "two blocks of a group"),
+        ([[0, 1, 2, 2]], &[4], "two blocks of a group"),
+        ([[0, 1, 2, 3]], &[8], "two blocks of a group"),
+        ([[0, 1, 2, 3]], &[], "there is no node for"),
+        ([[0, 1, u16::MAX, u16::MAX]], &[4], "chunk"),
+    ] {
+        let body = schedule_request(&racks, &groups, requestors);
+        let (kind, body) = Cluster::ask("127.0.0.1:1", Kind::Schedule, body).await;
+        let said = String::from_utf8(body).unwrap();
+        assert_eq!(kind, Kind::Refused);
+        assert!(said.contains(why), "{groups:?} {requestors:?}: {said}");
+    }
+    let (kind, _) = Cluster::ask("127.0.0.1:1", Kind::Schedule, vec![1, 0, 9, 0]).await;
+    assert_eq!(kind, Kind::Refused);
+}
+
+#[tokio::test]
+async fn orders_go_to_the_plugin_and_its_answers_come_back() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plugin = listener.local_addr().unwrap().to_string();
+    let serving = async {
+        for (answer, body) in [
+            (Kind::Done, &b"1"[..]),
+            (Kind::Refused, b"no"),
+            (Kind::Row, b""),
+        ] {
+            let (stream, from) = listener.accept().await.unwrap();
+            let limit = Duration::from_secs(20);
+            let (mut reading, writing) = accept(stream, from, limit).await.unwrap();
+            let order = reading.frame().await.unwrap();
+            assert_eq!((order.kind, &order.body[..]), (Kind::Order, &b"order"[..]));
+            writing.send(answer, vec![body.into()]).await.unwrap();
+        }
+        drop(listener);
+    };
+    let asking = async {
+        let ask = async || Cluster::ask(&plugin, Kind::Order, b"order".to_vec()).await;
+        assert_eq!(ask().await, (Kind::Done, b"1".to_vec()));
+        assert_eq!(ask().await, (Kind::Refused, b"no".to_vec()));
+        assert_eq!(ask().await.0, Kind::Refused);
+        // Nothing listens any more.
+        assert_eq!(ask().await.0, Kind::Refused);
+    };
+    tokio::join!(serving, asking);
 }

@@ -189,6 +189,13 @@ impl<W: Copy + Ord + Debug> Block<W> {
         known.is_some_and(|known| known.op.is_some())
     }
 
+    /// When a write was called whose client knows no outcome.
+    pub(crate) fn open_since(&self, write: W) -> Option<u64> {
+        let known = self.writes.get(&write);
+        let open = known.filter(|known| known.outcome == Outcome::Open);
+        open.map(|known| known.called)
+    }
+
     fn known(&mut self, write: W) -> &mut Write {
         let known = self.writes.get_mut(&write);
         known.expect("a write is called before its other reports")

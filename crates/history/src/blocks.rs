@@ -27,6 +27,17 @@ struct Spanning {
     ended: Option<u64>,
 }
 
+impl Spanning {
+    const fn new(blocks: Vec<u64>, called: u64) -> Self {
+        Self {
+            blocks,
+            called,
+            until: u64::MAX,
+            ended: None,
+        }
+    }
+}
+
 /// The operations on one file. Times are of one clock, in any unit.
 #[derive(Clone, Debug)]
 pub struct Blocks<W: Debug> {
@@ -63,6 +74,20 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
         self.call(write, cells, at, true);
     }
 
+    /// All writes that are under way may store their blocks anew, as if [`Blocks::called_anew`] had been called.
+    pub fn may_store_anew(&mut self) {
+        for (&write, blocks) in &self.places {
+            let called = blocks
+                .iter()
+                .find_map(|number| self.by_number[number].open_since(write));
+            if let Some(called) = called {
+                self.spanning
+                    .entry(write)
+                    .or_insert_with(|| Spanning::new(blocks.clone(), called));
+            }
+        }
+    }
+
     fn call(&mut self, write: W, cells: &[Range<u64>], at: u64, is_anew: bool) {
         let mut parts: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
         for range in cells {
@@ -76,12 +101,7 @@ impl<W: Copy + Ord + Debug> Blocks<W> {
             block.called(write, cells, at);
         }
         if blocks.len() > 1 || is_anew {
-            let spanning = Spanning {
-                blocks: blocks.clone(),
-                called: at,
-                until: u64::MAX,
-                ended: None,
-            };
+            let spanning = Spanning::new(blocks.clone(), at);
             let is_made = |number: &u64| self.by_number[number].is_made(write);
             let known = self.spanning.entry(write).or_insert(spanning);
             if !blocks.iter().any(is_made) {

@@ -16,9 +16,9 @@ use crate::update_traffic::{
     Waits, count_bytes,
 };
 use gabion_codec::Code;
-use gabion_layout::{AppendSpec, Geometry, Survive, Topology};
+use gabion_layout::{AppendSpec, Geometry, ReserveSpec, Survive, Topology, UpdateScheme};
 use gabion_planner::update::cau::{AppendPhase, CommitPolicy};
-use gabion_planner::{PlanError, pool};
+use gabion_planner::{PlanError, pool, update};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,6 +81,9 @@ pub struct Terms {
     pub append: AppendSpec,
     /// When writes come, if bytes are counted.
     pub pace: Pace,
+    /// Bytes of reserves for each byte of data, for schemes that reserve space. Without a number, every parity chunk has
+    /// the first reserve of a new pool.
+    pub reserved_share: Option<f64>,
 }
 
 /// One choice.
@@ -105,8 +108,10 @@ pub struct Choice {
     pub longest_wait_hours: f64,
     /// The probability that a stripe loses data in that time.
     pub loss_probability: f64,
-    /// Stored bytes for each byte of data.
+    /// Bytes of chunks and reserves for each byte of data.
     pub storage: f64,
+    /// Those of reserves among them.
+    pub reserved: f64,
 }
 
 /// Reed-Solomon codes that fill `racks` racks evenly and survive the loss of one: `m` chunks a rack for
@@ -302,6 +307,12 @@ fn choices(
         } else {
             (Redundancy::Parity, 0)
         };
+        let reserved = if reserves_space(counted.scheme) {
+            let first = || first_reserved_share(geometry);
+            terms.reserved_share.unwrap_or_else(first)
+        } else {
+            0.0
+        };
         let waits = counted.waits;
         let wait_hours = waits.longest_ms as f64 / HOUR_MS;
         Choice {
@@ -314,10 +325,24 @@ fn choices(
             exposure_hours: waits.total_ms as f64 / HOUR_MS * short as f64,
             longest_wait_hours: if counted.is_deferred { wait_hours } else { 0.0 },
             loss_probability: model.loss(redundancy, wait_hours, Counting::Exact),
-            storage: code.n() as f64 / code.k() as f64,
+            storage: code.n() as f64 / code.k() as f64 + reserved,
+            reserved,
         }
     };
     Ok(counted.into_iter().map(choice).collect())
+}
+
+/// Whether parity chunks of pools of the scheme have reserves. Schemes of the papers that no pool has do not.
+fn reserves_space(scheme: &str) -> bool {
+    let known = scheme.parse::<UpdateScheme>();
+    known.is_ok_and(|known| update::descriptor(known).reserves_space())
+}
+
+/// Bytes of reserves for each byte of data, if every parity chunk has the first reserve of a new pool.
+fn first_reserved_share(geometry: Geometry) -> f64 {
+    let chunk_bytes = geometry.chunk_bytes();
+    let first_bytes = ReserveSpec::usual(chunk_bytes).initial_bytes(chunk_bytes);
+    geometry.m() as f64 * first_bytes as f64 / geometry.stripe_bytes() as f64
 }
 
 /// The bytes that a cluster sends.

@@ -73,7 +73,7 @@ macro_rules! count {
 
 /// A number above [`COUNT_MAX`] is not one of a generation, an epoch or a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0} is above {COUNT_MAX}, to which no cluster counts")]
+#[error("{0} exceeds the limit of {COUNT_MAX}")]
 pub struct CountError(u64);
 
 count!(

@@ -1,4 +1,4 @@
-//! What transactions change that clients may have cached: names and inodes. An observer is told after each transaction,
+//! Names and inodes that a transaction changes and clients may have cached. An observer is told after each transaction,
 //! so no operation can forget to tell.
 
 use crate::paths::DirectoryId;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// What clients must look up again.
+/// A name or an inode that clients must look up again.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Changed {
     /// The record of a file or directory has changed, or is gone: its attributes, its size, its bytes unless they were

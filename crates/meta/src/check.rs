@@ -3,8 +3,10 @@
 
 use crate::directory_quotas;
 use crate::directory_rows::{key_of, path_of};
+use crate::entering::{self, entered_maps};
 use crate::error::MetaError;
 use crate::extents::{Found, data_bytes, extents, find};
+use crate::former_holders;
 use crate::hard_links::{NAMES_MAX, others};
 use crate::ids;
 use crate::inline_rows::{agrees, inline_files};
@@ -12,22 +14,23 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::layers::layers;
 use crate::lock_ranges::HeldLock;
 use crate::map_records::Extent;
-use crate::maps::is_updated_in_place;
 use crate::meta::Meta;
 use crate::names::check_user_attributes;
+use crate::orphans::{self, is_orphan};
 use crate::paths::DirectoryId;
 use crate::pending::pending_stripes;
 use crate::pool_spec::PoolSpec;
 use crate::pools::pool;
 use crate::quotas::contradiction;
-use crate::records::{DirectoryRecord, FileRecord, Inode, LockSessionId, MapId, PutId};
+use crate::records::{ClientSessionId, DirectoryRecord, FileRecord, Inode, MapId, PutId};
 use crate::schema::{
-    ABSENT_HOLDERS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES,
-    FORMER_HOLDERS, GARBAGE, GROWTHS, HARD_LINKS, LEASES, LOCK_SESSIONS, LOCKED_FILES, LOCKS, MAPS,
-    MAPS_ABOVE, MERGES, MOVES, NAMES, NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS,
-    REMOVED, REPLACEMENTS, STANDINGS, STRIPES, STRIPES_ON, USER_ATTRIBUTES,
+    CLIENT_SESSIONS, COPIES, Counter, DIRECTORIES, DROPPED, EXCLUSIVE, EXTENTS, FILES, GARBAGE,
+    GROWTHS, HARD_LINKS, LEASES, LOCKED_FILES, LOCKS, MAPS, MAPS_ABOVE, MERGES, MOVES, NAMES,
+    NODES, PENDING, PLACED_ANEW, POOL_NAMES, POOLS, PUTS, REMOVED, REPLACEMENTS, STANDINGS,
+    STRIPES, STRIPES_ON, USER_ATTRIBUTES,
 };
 use crate::table::Table;
+use crate::written::{self, is_updated_in_place};
 use gabion_layout::{NodeId, PoolId, StripeId, StripeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,14 +61,16 @@ pub fn check_rows(store: &impl KeyValue) -> Result<Vec<String>, MetaError> {
         check.leases()?;
         check.pools()?;
         check.standings()?;
-        check.former_holders()?;
-        check.absent_holders()?;
         check.moves()?;
         check.rests()?;
         check.locks()?;
         check.uses()?;
         check.faults.extend(ids::contradictions(txn)?);
+        check.faults.extend(entering::contradictions(txn)?);
         check.faults.extend(directory_quotas::contradictions(txn)?);
+        check.faults.extend(orphans::contradictions(txn)?);
+        check.faults.extend(former_holders::contradictions(txn)?);
+        check.faults.extend(written::contradictions(txn)?);
         Ok(check.faults)
     })
 }
@@ -220,7 +225,9 @@ impl<'t> Check<'t> {
             let name = &file.name;
             maps.insert(file.map);
             let mut keys = others(self.txn, put)?;
-            keys.push((file.directory, name.clone()));
+            if !is_orphan(&file) {
+                keys.push((file.directory, name.clone()));
+            }
             let of_names: Vec<_> = keys.iter().map(|key| names.remove(key)).collect();
             let are_its_own = of_names
                 .iter()
@@ -249,9 +256,9 @@ impl<'t> Check<'t> {
                 ));
             }
         }
-        for (map, ()) in REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)? {
-            maps.insert(map);
-        }
+        let removed = REMOVED.scan(self.txn, &REMOVED.all(), usize::MAX)?;
+        maps.extend(removed.into_iter().map(|(map, ())| map));
+        maps.extend(entered_maps(self.txn)?);
         for ((map, offset), row) in EXTENTS.scan(self.txn, &EXTENTS.all(), usize::MAX)? {
             self.demand(maps.contains(&map), || {
                 format!("{map} belongs to no file, but has extents")
@@ -268,7 +275,7 @@ impl<'t> Check<'t> {
             });
         }
         for (_, name) in names.into_keys() {
-            faults.push(format!("'{name}' is a name of nothing"));
+            faults.push(format!("'{name}' is the name of no file or directory"));
         }
         for id in unclaimed {
             self.faults
@@ -448,36 +455,6 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// Former holders are nodes that may serve and do not hold the chunk.
-    fn former_holders(&mut self) -> Result<(), MetaError> {
-        for (id, holders) in FORMER_HOLDERS.scan(self.txn, &FORMER_HOLDERS.all(), usize::MAX)? {
-            for (node, chunk) in holders {
-                let serves = NODES.get(self.txn, &node)?.is_some_and(|node| !node.failed);
-                let record = self.live.get(&id);
-                let is_holder = record.is_some_and(|record| record.node_of(chunk) == Some(node));
-                self.demand(serves && !is_holder, || {
-                    format!("{node} cannot be a former holder of {chunk} of {id}")
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Absent holders have failed, and their stripes are live or garbage.
-    fn absent_holders(&mut self) -> Result<(), MetaError> {
-        for (id, nodes) in ABSENT_HOLDERS.scan(self.txn, &ABSENT_HOLDERS.all(), usize::MAX)? {
-            let is_known = self.live.contains_key(&id) || self.garbage.contains_key(&id);
-            self.demand(is_known && !nodes.is_empty(), || {
-                format!("{id} has absent holders, but is neither live nor garbage")
-            });
-            for node in nodes {
-                let has_failed = NODES.get(self.txn, &node)?.is_some_and(|node| node.failed);
-                self.demand(has_failed, || format!("{node} is no absent holder of {id}"));
-            }
-        }
-        Ok(())
-    }
-
     /// Dropped stripes, growths and fencing tokens belong to files.
     fn rests(&mut self) -> Result<(), MetaError> {
         let dropped = DROPPED.scan(self.txn, &DROPPED.all(), usize::MAX)?;
@@ -503,9 +480,9 @@ impl<'t> Check<'t> {
     fn locks(&mut self) -> Result<(), MetaError> {
         let rows = LOCKS.scan(self.txn, &LOCKS.all(), usize::MAX)?;
         let index = LOCKED_FILES.scan(self.txn, &LOCKED_FILES.all(), usize::MAX)?;
-        let sessions = LOCK_SESSIONS.scan(self.txn, &LOCK_SESSIONS.all(), usize::MAX)?;
-        let mut counts: BTreeMap<LockSessionId, u64> = BTreeMap::new();
-        let mut locks: BTreeMap<PutId, Vec<(LockSessionId, HeldLock)>> = BTreeMap::new();
+        let sessions = CLIENT_SESSIONS.scan(self.txn, &CLIENT_SESSIONS.all(), usize::MAX)?;
+        let mut counts: BTreeMap<ClientSessionId, u64> = BTreeMap::new();
+        let mut locks: BTreeMap<PutId, Vec<(ClientSessionId, HeldLock)>> = BTreeMap::new();
         for ((file, session), held) in &rows {
             let is_known = FILES.get(self.txn, file)?.is_some();
             self.demand(is_known && !held.is_empty(), || {

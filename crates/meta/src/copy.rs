@@ -26,8 +26,8 @@ pub struct Copied {
 }
 
 /// Copies all rows to an empty store, and compares both row by row at the end. The rows that make it a cluster's come
-/// last: a copy that is cut short opens as no cluster and is no store for a new one. The caller sees to it that nothing
-/// changes either store meanwhile.
+/// last: a copy that is cut short opens as no cluster and is no store for a new one. The caller ensures that nothing
+/// changes either store during the copy.
 ///
 /// # Errors
 /// [`MetaError::NoCluster`], [`MetaError::NewerFormat`] or [`MetaError::OlderFormat`] for a source that this program does

@@ -8,7 +8,7 @@ use crate::attributes::{Attributes, NewAttributes, WallTime};
 use crate::directory_rows::{
     absolute, check_free, entries, entry, find, key_of, lies_in_itself, path_of, record, split,
 };
-use crate::directory_uses::{check_border, count_directory, uncount_directory};
+use crate::directory_uses::{check_border, check_writable, count_directory, uncount_directory};
 use crate::error::MetaError;
 use crate::ids::{Change, Leased};
 use crate::kv::{KeyValue, WriteTxn};
@@ -180,12 +180,16 @@ pub(crate) fn check_not_root(id: DirectoryId) -> Result<(), MetaError> {
 }
 
 /// Gives a name in a directory to an inode. In the table of names a directory's ends with `/`.
+///
+/// # Errors
+/// [`SnapshotError::ReadOnlyDirectory`](crate::SnapshotError).
 pub(crate) fn link(
     txn: &mut dyn WriteTxn,
     key: &(DirectoryId, String),
     inode: Inode,
     now: WallTime,
 ) -> Result<(), MetaError> {
+    check_writable(txn, key.0, &record(txn, key.0)?)?;
     NAMES.put(txn, key, &inode)?;
     note_names(txn, key.0, now)
 }
@@ -248,6 +252,7 @@ fn make(
         generation: 0,
         attributes: Attributes::new(attributes, now),
         quota: count_directory(txn, parent)?,
+        is_read_only: false,
     };
     DIRECTORIES.put(txn, &id, &made)?;
     note_levels(txn, parent, 1)?;

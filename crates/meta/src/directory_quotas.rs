@@ -4,8 +4,8 @@
 //! Such directories do not lie in each other, and no name crosses the border of one: all names of a file are below the same
 //! one, or below none.
 
-use crate::directory_rows::{entries, record};
-use crate::directory_uses::{check_room, path, quota_row};
+use crate::directory_rows::record;
+use crate::directory_uses::{QUOTA_ENTRIES_MAX, check_room, end_quota, is_ended, path, quota_row};
 use crate::error::MetaError;
 use crate::files::{file_of, file_row};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -13,12 +13,10 @@ use crate::meta::Meta;
 use crate::paths::DirectoryId;
 use crate::quota_error::QuotaError;
 use crate::quota_records::{DirectoryQuota, DirectoryUse, Quota, QuotaChange, QuotaStatus};
-use crate::records::{DirectoryRecord, FileRecord, Inode, PutId};
+use crate::records::{DirectoryRecord, FileRecord, Inode};
 use crate::schema::{DIRECTORIES, DIRECTORY_QUOTAS, FILES, NAMES};
+use crate::tree::{Tree, tree};
 use std::collections::BTreeMap;
-
-/// Most files and directories below a directory whose quota is set or removed: one transaction changes the row of each.
-pub const QUOTA_ENTRIES_MAX: usize = 4096;
 
 /// Most directories with quotas.
 pub const QUOTA_DIRECTORIES_MAX: usize = 1024;
@@ -58,14 +56,17 @@ impl<K: KeyValue> Meta<K> {
             None => Ok(()),
             Some(of) if of == id => {
                 let below = below(txn, id)?;
-                mark(txn, (id, &below), None)?;
-                DIRECTORY_QUOTAS.delete(txn, &id)
+                let used = DirectoryUse {
+                    bytes: mark(txn, (id, &below), None)?,
+                    entries: below.count(),
+                };
+                end_quota(txn, id, used)
             }
             Some(of) => Err(nested(txn, id, of)?),
         })
     }
 
-    /// The quota that counts an inode, if there is one.
+    /// The quota that counts an inode, if there is one. One that has ended, and counts an orphan yet, is none.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::DirectoryGone`].
@@ -75,8 +76,10 @@ impl<K: KeyValue> Meta<K> {
                 Inode::File(put) => file_row(txn, put)?.quota,
                 Inode::Directory(id) => quota_of(txn, id)?,
             };
-            of.map(|id| status(txn, id, quota_row(txn, id)?))
-                .transpose()
+            match of {
+                Some(id) if !is_ended(txn, id)? => status(txn, id, quota_row(txn, id)?).map(Some),
+                _ => Ok(None),
+            }
         })
     }
 
@@ -86,9 +89,13 @@ impl<K: KeyValue> Meta<K> {
     /// When the store fails or a row is corrupt.
     pub fn directory_quotas(&self) -> Result<Vec<QuotaStatus>, MetaError> {
         self.store.read(|txn| {
-            let rows = DIRECTORY_QUOTAS.scan(txn, &DIRECTORY_QUOTAS.all(), usize::MAX)?;
-            let statuses = rows.into_iter().map(|(id, row)| status(txn, id, row));
-            statuses.collect()
+            let mut statuses = Vec::new();
+            for (id, row) in DIRECTORY_QUOTAS.scan(txn, &DIRECTORY_QUOTAS.all(), usize::MAX)? {
+                if !is_ended(txn, id)? {
+                    statuses.push(status(txn, id, row)?);
+                }
+            }
+            Ok(statuses)
         })
     }
 }
@@ -117,81 +124,81 @@ fn nested(txn: &dyn ReadTxn, id: DirectoryId, of: DirectoryId) -> Result<MetaErr
     Ok(QuotaError::Nested { directory, of }.into())
 }
 
-/// What is below a directory: directories, and files each with the number of their names there.
-#[derive(Default)]
-struct Below {
-    directories: Vec<DirectoryId>,
-    files: BTreeMap<PutId, u64>,
-}
-
 /// Finds what is below a directory.
 ///
 /// # Errors
 /// [`QuotaError::TooManyEntries`].
-fn below(txn: &dyn ReadTxn, id: DirectoryId) -> Result<Below, MetaError> {
-    let (mut below, mut open, mut left) = (Below::default(), vec![id], QUOTA_ENTRIES_MAX);
-    while let Some(at) = open.pop() {
-        for (_, inode) in entries(txn, at, "", left + 1)? {
-            let Some(rest) = left.checked_sub(1) else {
-                let (directory, limit) = (path(txn, id)?, QUOTA_ENTRIES_MAX);
-                return Err(QuotaError::TooManyEntries { directory, limit }.into());
-            };
-            left = rest;
-            match inode {
-                Inode::File(put) => *below.files.entry(put).or_default() += 1,
-                Inode::Directory(id) => {
-                    below.directories.push(id);
-                    open.push(id);
-                }
-            }
-        }
+fn below(txn: &dyn ReadTxn, id: DirectoryId) -> Result<Tree, MetaError> {
+    if let Some(below) = tree(txn, id, QUOTA_ENTRIES_MAX)? {
+        return Ok(below);
     }
-    Ok(below)
+    let (directory, limit) = (path(txn, id)?, QUOTA_ENTRIES_MAX);
+    Err(QuotaError::TooManyEntries { directory, limit }.into())
 }
 
-/// Makes all that is below a directory, and the directory itself, name the directory of a quota, or none.
+/// Makes all that is below a directory, and the directory itself, name the directory of a quota, or none. Returns the sum of
+/// the sizes of the files.
 fn mark(
     txn: &mut dyn WriteTxn,
-    (id, below): (DirectoryId, &Below),
+    (id, below): (DirectoryId, &Tree),
     quota: Option<DirectoryId>,
-) -> Result<(), MetaError> {
+) -> Result<u64, MetaError> {
+    let mut bytes: u64 = 0;
     for id in below.directories.iter().chain([&id]) {
         let row = record(txn, *id)?;
         DIRECTORIES.put(txn, id, &DirectoryRecord { quota, ..row })?;
     }
     for put in below.files.keys() {
         let row = file_row(txn, *put)?;
+        bytes = bytes.saturating_add(row.size_bytes);
         FILES.put(txn, put, &FileRecord { quota, ..row })?;
     }
-    Ok(())
+    Ok(bytes)
 }
 
-/// Counts what is below a directory that gets a quota.
-fn begin(txn: &mut dyn WriteTxn, id: DirectoryId) -> Result<DirectoryQuota, MetaError> {
+/// Refuses one more directory with a quota. Those that have ended, and count orphans yet, do not matter.
+///
+/// # Errors
+/// [`QuotaError::TooManyDirectories`].
+fn check_count(txn: &dyn ReadTxn) -> Result<(), MetaError> {
     let limit = QUOTA_DIRECTORIES_MAX;
-    let present = DIRECTORY_QUOTAS.scan(txn, &DIRECTORY_QUOTAS.all(), limit)?;
-    if present.len() >= limit {
-        return Err(QuotaError::TooManyDirectories { limit }.into());
+    let (mut count, mut after) = (0, None);
+    loop {
+        let page = DIRECTORY_QUOTAS.scan(txn, &DIRECTORY_QUOTAS.after(after.as_ref()), limit)?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some(*last);
+        for (id, _) in page {
+            count += usize::from(!is_ended(txn, id)?);
+        }
+        if count >= limit {
+            return Err(QuotaError::TooManyDirectories { limit }.into());
+        }
     }
+}
+
+/// Counts what is below a directory that gets a quota, with the orphans that an earlier quota of it counts yet.
+fn begin(txn: &mut dyn WriteTxn, id: DirectoryId) -> Result<DirectoryQuota, MetaError> {
+    check_count(txn)?;
     let below = below(txn, id)?;
     for other in &below.directories {
         if let Some(other) = record(txn, *other)?.quota {
             return Err(nested(txn, other, id)?);
         }
     }
-    let mut row = DirectoryQuota::default();
-    row.used.entries = (below.directories.len() + below.files.len()) as u64;
-    for (put, name_count) in &below.files {
+    let mut row = DIRECTORY_QUOTAS.get(txn, &id)?.unwrap_or_default();
+    row.used.entries = DIRECTORY_QUOTAS.recount(&id, row.used.entries, (below.count(), 0))?;
+    for (put, names) in &below.files {
         let file = file_row(txn, *put)?;
-        if file.link_count != *name_count {
+        if file.link_count != names.len() as u64 {
             let (file, directory) = (file_of(txn, *put)?.name, path(txn, id)?);
             return Err(QuotaError::LinkedOutside { file, directory }.into());
         }
         check_room(txn, (id, &row), (file.size_bytes, 0))?;
         row.used.bytes += file.size_bytes;
     }
-    mark(txn, (id, &below), Some(id))?;
-    Ok(row)
+    mark(txn, (id, &below), Some(id)).map(|_| row)
 }
 
 /// Finds out whether each quota counts what is below its directory, and nothing else. Returns a sentence for each fault.
@@ -228,6 +235,14 @@ pub(crate) fn contradictions(txn: &dyn ReadTxn) -> Result<Vec<String>, MetaError
         }
     }
     let rows = DIRECTORY_QUOTAS.scan(txn, &DIRECTORY_QUOTAS.all(), usize::MAX)?;
+    for (id, row) in &rows {
+        let is_live = directories
+            .get(id)
+            .is_some_and(|row| row.quota == Some(*id));
+        if !is_live && row.quota != Quota::default() {
+            faults.push(format!("the quota of {id:?} has ended, and has limits"));
+        }
+    }
     let counted: BTreeMap<_, _> = rows.into_iter().map(|(id, row)| (id, row.used)).collect();
     if counted != expected {
         faults.push(format!(

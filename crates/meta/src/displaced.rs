@@ -11,6 +11,7 @@ use crate::schema::{
     COPIES, EXCLUSIONS, GARBAGE, LEASES, MOVES, PHASES, PREDECESSORS, REMADE, REPLACEMENTS, STRIPES,
 };
 use crate::stripe_rows::{live_stripe, unindex_stripe};
+use crate::written::forget_written;
 use gabion_layout::{Sequence, StaleChunk, StripeId};
 
 /// Whether the coordinator has held the lease without a break since the epoch began. A later run of
@@ -46,6 +47,7 @@ pub(crate) fn discard(txn: &mut dyn WriteTxn, id: StripeId) -> Result<(), MetaEr
         });
     }
     LEASES.delete(txn, &id)?;
+    forget_written(txn, id)?;
     EXCLUSIONS.delete(txn, &id)?;
     PHASES.delete(txn, &id)?;
     REMADE.delete(txn, &id)?;

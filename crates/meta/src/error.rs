@@ -55,9 +55,15 @@ pub enum MetaError {
         path: PathBuf,
     },
     /// There is no store at the path.
-    #[error("there is no metadata store at {}; create a cluster first or correct the path", path.display())]
+    #[error("there is no metadata store at {}; correct the path, or make the file from a backup with 'gabion metadata restore'", path.display())]
     NoStore {
         /// The file.
+        path: PathBuf,
+    },
+    /// A new store was to be in a directory that does not exist.
+    #[error("the directory {} does not exist; create it, or correct the path", path.display())]
+    NoDirectory {
+        /// The directory.
         path: PathBuf,
     },
     /// The file is not a store, or its pages do not match their checksums.
@@ -179,6 +185,14 @@ pub enum MetaError {
         /// The limit.
         limit: u64,
     },
+    /// A file cannot become an orphan.
+    #[error(
+        "clients have {limit} removed files open, which is the limit; close some of these, or end their clients"
+    )]
+    TooManyOrphans {
+        /// The limit.
+        limit: u64,
+    },
     /// An invalid pool name.
     #[error(
         "'{0}' is not a valid pool name; use a lower-case letter, then up to 63 lower-case letters, digits, '-' or '_'"
@@ -293,7 +307,7 @@ pub enum MetaError {
     #[error("'{0}' is a directory already; remove it first or choose another name")]
     DirectoryExists(String),
     /// The name is a directory's where a file's is expected.
-    #[error("'{0}' is a directory; name a file, or remove it if it is empty")]
+    #[error("'{0}' is a directory; name a file")]
     IsADirectory(String),
     /// The root was to be removed or renamed.
     #[error("the root directory cannot be removed or renamed; name a directory below it")]
@@ -327,8 +341,8 @@ pub enum MetaError {
     /// The directory has files or directories in it.
     #[error("the directory '{0}' is not empty; remove its entries first")]
     NotEmpty(String),
-    /// A directory would lie below itself.
-    #[error("'{0}' lies below the directory to move; choose a name outside of it")]
+    /// A directory, or a copy of it, would lie below itself.
+    #[error("'{0}' lies below the directory itself; choose a name outside of it")]
     IntoItself(String),
     /// A directory below would have too many above it.
     #[error(
@@ -364,7 +378,7 @@ pub enum MetaError {
     )]
     FixedSize,
     /// A message of an earlier extension of a put.
-    #[error("{put} is at step {step}; the client has gone on")]
+    #[error("{put} is already at step {step}; this request is late")]
     PutStep {
         /// The put.
         put: PutId,
@@ -468,12 +482,46 @@ pub enum SnapshotError {
     /// The file is a snapshot.
     #[error("'{0}' is a snapshot and is never changed; clone it to get a file to write")]
     ReadOnly(String),
+    /// The directory is a snapshot's.
+    #[error(
+        "'{0}' is a directory of a snapshot, which accepts no new names; clone it to get a directory to write"
+    )]
+    ReadOnlyDirectory(String),
     /// Files share the stripe.
     #[error("{0} may be in several files and is not updated in place; look the file up again")]
     Shared(StripeId),
     /// A snapshot of the file is being taken.
     #[error("a snapshot of the file that {0} made is being taken; try again")]
     Frozen(PutId),
+    /// Clients may write a file of which a snapshot was to be made.
+    #[error(
+        "clients have begun to write {0} while a snapshot of its directory is taken; try again"
+    )]
+    NotFrozen(PutId),
+    /// One transaction makes the snapshot of a directory, and it would be too large.
+    #[error(
+        "there are more than {limit} files and directories below '{directory}', the most that one snapshot or clone has; \
+        make one of each directory in it"
+    )]
+    TooManyEntries {
+        /// The directory.
+        directory: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The same for bytes.
+    #[error(
+        "the inline files, the targets of symbolic links and the attributes of users below '{directory}' have {bytes} bytes, \
+        and those of one snapshot or clone at most {limit}; make one of each directory in it"
+    )]
+    TooManyBytes {
+        /// The directory.
+        directory: String,
+        /// Their bytes.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// A file of a pool whose files cannot share stripes.
     #[error(
         "'{0}' is in a pool that replicates blocks first, and such files have no snapshots; copy the file"

@@ -5,21 +5,38 @@
 //! another token are refused. A token without a session belongs to all clients.
 
 use crate::error::{MetaError, SnapshotError};
-use crate::extents::own_extents;
 use crate::files::{check_no_symlink, file_of, file_row};
-use crate::kv::KeyValue;
-use crate::maps::is_updated_in_place;
+use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
-use crate::records::{Exclusive, FencingToken, PutId, SessionId};
-use crate::schema::{EXCLUSIVE, LEASES};
+use crate::orphans::check_no_orphan;
+use crate::records::{Exclusive, FencingToken, FileRecord, PutId, SessionId};
+use crate::schema::{EXCLUSIVE, FILES};
 use crate::tokens::{check_token, exclusive};
-use gabion_layout::{Epoch, StripeId};
+use crate::written::{is_updated_in_place, is_written, note_written};
+use gabion_layout::StripeId;
 use std::collections::BTreeMap;
 
 /// The token after this one.
 fn next_token(put: PutId, token: FencingToken) -> Result<FencingToken, MetaError> {
     let next = EXCLUSIVE.recount(&put, token.0, (1, 0))?;
     Ok(FencingToken(next))
+}
+
+/// The file whose writers update this stripe in place now, and their token.
+fn to_update(
+    txn: &dyn ReadTxn,
+    put: PutId,
+    stripe: StripeId,
+) -> Result<(FileRecord, FencingToken), MetaError> {
+    let file = file_row(txn, put)?;
+    let present = exclusive(txn, put)?;
+    if present.frozen_in.is_some() {
+        return Err(SnapshotError::Frozen(put).into());
+    }
+    if !is_updated_in_place(txn, &file, stripe)? {
+        return Err(SnapshotError::Shared(stripe).into());
+    }
+    Ok((file, present.token))
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -35,8 +52,8 @@ impl<K: KeyValue> Meta<K> {
     /// found that the session which has it, if any, may be displaced. May be repeated.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::Superseded`] when another session has come in between, or a snapshot is
-    /// taken; [`SnapshotError::ReadOnly`].
+    /// [`MetaError::FileGone`], also if the file has no name any more; [`MetaError::Superseded`] when another session has
+    /// come in between, or a snapshot is taken; [`SnapshotError::ReadOnly`].
     pub fn open_exclusive(
         &self,
         put: PutId,
@@ -50,6 +67,7 @@ impl<K: KeyValue> Meta<K> {
             if present.session == Some(session) {
                 return Ok(present.token);
             }
+            check_no_orphan(&file)?;
             check_token(txn, &file, seen)?;
             let token = next_token(put, present.token)?;
             let opened = Exclusive {
@@ -79,51 +97,62 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Raises a file's fencing token for its session too, and lets no client write until [`Meta::thaw`]. When the nodes
-    /// know the token and earlier writes have ended, the file's bytes do not change.
+    /// Raises the fencing tokens of files for their sessions too, and lets no client write the files until
+    /// [`Meta::thaw`]. When the nodes know the tokens and earlier writes have ended, the bytes of the files do not change.
+    /// Returns the tokens; files that are gone have none.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`].
-    pub fn freeze(&self, put: PutId) -> Result<FencingToken, MetaError> {
+    /// When the store fails or a row is corrupt.
+    pub fn freeze(&self, files: &[PutId]) -> Result<BTreeMap<PutId, FencingToken>, MetaError> {
         self.change(|txn| {
-            file_row(txn, put)?;
-            let mut present = exclusive(txn, put)?;
-            present.token = next_token(put, present.token)?;
-            present.frozen_in = Some(self.incarnation());
-            EXCLUSIVE.put(txn, &put, &present)?;
-            Ok(present.token)
+            let mut tokens = BTreeMap::new();
+            for &put in files {
+                if FILES.get(txn, &put)?.is_none() {
+                    continue;
+                }
+                let mut present = exclusive(txn, put)?;
+                present.token = next_token(put, present.token)?;
+                present.frozen_in = Some(self.incarnation());
+                EXCLUSIVE.put(txn, &put, &present)?;
+                tokens.insert(put, present.token);
+            }
+            Ok(tokens)
         })
     }
 
-    /// Lets clients write a frozen file again, under its present token. May be repeated.
+    /// Lets clients write frozen files again, under their present tokens. May be repeated.
     ///
     /// # Errors
-    /// When the store fails or the row is corrupt.
-    pub fn thaw(&self, put: PutId) -> Result<(), MetaError> {
+    /// When the store fails or a row is corrupt.
+    pub fn thaw(&self, files: &[PutId]) -> Result<(), MetaError> {
         self.change(|txn| {
-            let mut present = exclusive(txn, put)?;
-            if present.frozen_in.take().is_some() {
-                EXCLUSIVE.put(txn, &put, &present)?;
+            for &put in files {
+                let mut present = exclusive(txn, put)?;
+                if present.frozen_in.take().is_some() {
+                    EXCLUSIVE.put(txn, &put, &present)?;
+                }
             }
             Ok(())
         })
     }
 
-    /// The token of writes to a file, if this stripe is one that the file's writers update in place now.
+    /// The token of writes to a file, if this stripe is one that the file's writers update in place now. Notes that nodes
+    /// may update it from now on.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`SnapshotError::Shared`]; [`SnapshotError::Frozen`].
     pub fn token_to_update(&self, put: PutId, stripe: StripeId) -> Result<FencingToken, MetaError> {
-        self.store.read(|txn| {
-            let file = file_row(txn, put)?;
-            let present = exclusive(txn, put)?;
-            if present.frozen_in.is_some() {
-                return Err(SnapshotError::Frozen(put).into());
-            }
-            if !is_updated_in_place(txn, &file, stripe)? {
-                return Err(SnapshotError::Shared(stripe).into());
-            }
-            Ok(present.token)
+        let (token, is_noted) = self.store.read(|txn| {
+            let (file, token) = to_update(txn, put, stripe)?;
+            Ok((token, is_written(txn, &file, stripe)?))
+        })?;
+        if is_noted {
+            return Ok(token);
+        }
+        self.change(|txn| {
+            let (file, token) = to_update(txn, put, stripe)?;
+            note_written(txn, &file, stripe)?;
+            Ok(token)
         })
     }
 
@@ -157,38 +186,6 @@ impl<K: KeyValue> Meta<K> {
                 .into_iter()
                 .filter_map(|(put, row)| Some((put, row.session?)));
             Ok(open.collect())
-        })
-    }
-
-    /// The stripes of the own map of the file which `put` made that ever had a primary, and of which parts of earlier
-    /// updates may be on their way: all but those that were settled and released since, and those whose primary vouches
-    /// for the present term.
-    ///
-    /// # Errors
-    /// [`MetaError::FileGone`].
-    pub fn unsettled(
-        &self,
-        put: PutId,
-        vouched: &BTreeMap<StripeId, Epoch>,
-    ) -> Result<Vec<StripeId>, MetaError> {
-        self.store.read(|txn| {
-            // Stripes of lower maps take no updates since the file shares them.
-            let file = file_row(txn, put)?;
-            let mut unsettled = Vec::new();
-            for (_, extent) in own_extents(txn, file.map)? {
-                let id = extent.stripe;
-                let Some(last) = LEASES.get(txn, &id)? else {
-                    continue;
-                };
-                let is_quiet = match last.holder {
-                    None => last.is_settled,
-                    Some(_) => vouched.get(&id) == Some(&last.epoch),
-                };
-                if !is_quiet {
-                    unsettled.push(id);
-                }
-            }
-            Ok(unsettled)
         })
     }
 }

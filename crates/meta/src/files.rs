@@ -6,28 +6,25 @@ use crate::directories::{link, make_parents, unlink};
 use crate::directory_rows::{
     PAGE, absolute, behind, descend, entries, find, key_of, last_name, path_of, walk,
 };
-use crate::directory_uses::{check_border, count_file_row, uncount_file_row};
-use crate::dropped::{forget_dropped, may_be_served};
+use crate::directory_uses::{check_border, count_file_row};
+use crate::dropped::may_be_served;
 use crate::error::MetaError;
 use crate::extents::{Found, extents, extents_within, neighbours};
+use crate::former_holders::forget_absent_holders;
 use crate::hard_links::{NameKey, exchange, others, take};
-use crate::inline_rows::{self, present_bytes};
+use crate::ids::Change;
+use crate::inline_rows::present_bytes;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
-use crate::layers::release;
-use crate::lock_rows::forget_locks;
-use crate::maps::is_updated_in_place;
 use crate::meta::Meta;
 use crate::names::check_file_name;
+use crate::orphans::{is_orphan, leave};
 use crate::paths::{DirectoryId, RelativePath};
-use crate::quotas::uncount_file;
 use crate::records::{Existing, FileRecord, Inode, Listing, PutId, Symlink};
-use crate::schema::{
-    ABSENT_HOLDERS, Counter, EXCLUSIVE, FILES, GARBAGE, GROWTHS, REQUESTED_FORMS, USER_ATTRIBUTES,
-    WITHDRAWN,
-};
+use crate::schema::{Counter, FILES, GARBAGE, WITHDRAWN};
 use crate::stripe_rows::{live_stripe, stripe_row};
 use crate::tokens::check_no_session;
-use gabion_layout::{ByteRange, PoolId, StripeId, StripeRecord};
+use crate::written::is_updated_in_place;
+use gabion_layout::{ByteRange, StripeId, StripeRecord};
 
 /// The stripes of a file with the offsets of their extents.
 pub type Stripes = Vec<(u64, StripeRecord)>;
@@ -171,8 +168,8 @@ impl<K: KeyValue> Meta<K> {
     }
 
     /// Takes the name `at` of the file that `put` made away, if its names are in this generation. The file goes with
-    /// its last name: [`Meta::discard_removed`] makes its stripes garbage, and ends their leases; primaries learn of
-    /// it with the order to remove their chunks. Does nothing if the change with this number was made: a lost answer
+    /// its last name, unless a client has it open: [`Meta::discard_removed`] makes its stripes garbage, and ends their
+    /// leases; primaries learn of it with the order to remove their chunks. Does nothing if the change with this number was made: a lost answer
     /// leads to a second request.
     ///
     /// # Errors
@@ -191,7 +188,7 @@ impl<K: KeyValue> Meta<K> {
             let Some(key) = key.filter(|_| file.generation == generation) else {
                 return Err(MetaError::FileRenamed(file.name));
             };
-            remove(txn, &file, &key, now)
+            remove(txn, &file, &key, now).map(drop)
         })
     }
 
@@ -304,7 +301,7 @@ impl<K: KeyValue> Meta<K> {
                 // Its id is known to have been issued, also without a row.
                 Counter::ReclaimedStripes.reach(txn, stripe.0.saturating_add(1))?;
                 WITHDRAWN.delete(txn, &stripe)?;
-                ABSENT_HOLDERS.delete(txn, &stripe)?;
+                forget_absent_holders(txn, stripe)?;
             }
             Ok(present)
         })
@@ -341,19 +338,31 @@ pub(crate) fn file_row(txn: &dyn ReadTxn, put: PutId) -> Result<FileRecord, Meta
     FILES.get(txn, &put)?.ok_or(MetaError::FileGone(put))
 }
 
-/// A file's row as its record, whose name is the whole path.
+/// A file's row as its record, whose name is the whole path, or the last one that an orphan had.
 fn with_path(txn: &dyn ReadTxn, mut row: FileRecord) -> Result<FileRecord, MetaError> {
+    if is_orphan(&row) {
+        return Ok(row);
+    }
     row.name = path_of(txn, row.directory, &row.name)?;
     Ok(row)
 }
 
 /// Sets a file's row, and counts it in the quota of a directory. The caller keeps its name in agreement.
 pub(crate) fn put_file(txn: &mut dyn WriteTxn, file: &FileRecord) -> Result<(), MetaError> {
+    put_file_over(txn, file, None)
+}
+
+/// The same for a new file, to which another one that has ended has made way.
+pub(crate) fn put_file_over(
+    txn: &mut dyn WriteTxn,
+    file: &FileRecord,
+    freed: Option<&FileRecord>,
+) -> Result<(), MetaError> {
     let mut row = FileRecord {
         name: last_name(&file.name).to_owned(),
         ..file.clone()
     };
-    count_file_row(txn, &mut row)?;
+    count_file_row(txn, &mut row, freed)?;
     FILES.put(txn, &file.put, &row)
 }
 
@@ -391,50 +400,41 @@ pub(crate) fn check_name(
     }
 }
 
-/// Frees a name for another file. Returns the pool of the file that had it, if that file is gone.
+/// Frees a name for another file. Returns the file that had it, if that file is gone.
 pub(crate) fn make_way(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     name: &str,
     existing: Existing,
     now: WallTime,
-) -> Result<Option<PoolId>, MetaError> {
+) -> Result<Option<FileRecord>, MetaError> {
     let Some(present) = check_name(txn, name, existing)? else {
         return Ok(None);
     };
     let file = file_of(txn, present)?;
     let key = key_at(txn, &name.into(), present)?;
     let key = key.ok_or_else(|| FILES.contradiction(&present, "its name is missing"))?;
-    remove(txn, &file, &key, now)?;
-    Ok((file.link_count == 1).then_some(file.pool))
+    let has_ended = remove(txn, &file, &key, now)?;
+    Ok(has_ended.then_some(file))
 }
 
-/// Takes a name of a file away, and with its last name removes it. One that a session has stays, even if the client of
-/// the session is gone: it is displaced first.
+/// Takes a name of a file away. With its last name the file ends, or becomes an orphan. One that a session has alone stays,
+/// even if the client of the session is gone: it is displaced first. Returns whether the file has ended.
 fn remove(
-    txn: &mut dyn WriteTxn,
+    txn: &mut Change<'_>,
     file: &FileRecord,
     key: &NameKey,
     now: WallTime,
-) -> Result<(), MetaError> {
+) -> Result<bool, MetaError> {
     check_no_session(txn, file)?;
     let names = others(txn, file.put)?;
-    if !names.is_empty() {
-        let mut left = file.clone();
-        take(txn, &mut left, (key, names), now)?;
-        return put_file(txn, &left);
+    if names.is_empty() {
+        unlink(txn, key, now)?;
+        return leave(txn, file, now);
     }
-    release(txn, file.map)?;
-    forget_dropped(txn, file.put)?;
-    inline_rows::forget(txn, file)?;
-    GROWTHS.delete(txn, &file.put)?;
-    USER_ATTRIBUTES.delete(txn, &Inode::File(file.put))?;
-    EXCLUSIVE.delete(txn, &file.put)?;
-    forget_locks(txn, file.put)?;
-    unlink(txn, key, now)?;
-    FILES.delete(txn, &file.put)?;
-    uncount_file(txn, file)?;
-    uncount_file_row(txn, file)?;
-    REQUESTED_FORMS.delete(txn, &file.put)
+    let mut left = file.clone();
+    take(txn, &mut left, (key, names), now)?;
+    put_file(txn, &left)?;
+    Ok(false)
 }
 
 /// The record of a path's file.

@@ -59,6 +59,19 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// A commit. A commit that panics has failed, and its waiters return with the error.
+struct Committing<'a>(&'a GroupCommit);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        let error = MetaError::Storage {
+            operation: "commit",
+            reason: "it has panicked".to_owned(),
+        };
+        drop(self.0.end_commit(Err(error)));
+    }
+}
+
 impl GroupCommit {
     /// Announces a writer.
     pub(crate) fn enter(&self) -> Waiting<'_> {
@@ -134,20 +147,27 @@ impl GroupCommit {
             was_woken = false;
             state.is_committing = true;
             drop(state);
+            let committing = Committing(self);
             let committed = commit();
-            state = self.lock();
-            state.is_committing = false;
-            match committed {
-                Ok(last) => {
-                    state.durable = last.number;
-                    self.ended[last.group as usize % 2].notify_all();
-                }
-                Err(error) => {
-                    state.failed.get_or_insert(error);
-                    self.ended.iter().for_each(Condvar::notify_all);
-                }
+            std::mem::forget(committing);
+            state = self.end_commit(committed);
+        }
+    }
+
+    fn end_commit(&self, committed: Result<Ticket, MetaError>) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.is_committing = false;
+        match committed {
+            Ok(last) => {
+                state.durable = last.number;
+                self.ended[last.group as usize % 2].notify_all();
+            }
+            Err(error) => {
+                state.failed.get_or_insert(error);
+                self.ended.iter().for_each(Condvar::notify_all);
             }
         }
+        state
     }
 
     /// Whether a group is to be committed now.
@@ -166,5 +186,29 @@ impl GroupCommit {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent after every step, even if a caller panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_commit_that_panics_fails_all_that_wait_and_all_that_follow() {
+        let groups = GroupCommit::default();
+        let ticket = groups.number();
+        let panics = || groups.wait(ticket, || panic!("a fault of the engine"));
+        let panicked = catch_unwind(AssertUnwindSafe(panics));
+        assert!(panicked.is_err());
+        let later = groups.number();
+        for ticket in [ticket, later] {
+            let waited = groups.wait(ticket, || unreachable!("nothing is committed any more"));
+            assert!(
+                matches!(waited, Err(MetaError::Storage { .. })),
+                "{waited:?}"
+            );
+        }
+        assert!(groups.check().is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
+use crate::changes_done::outcome;
 use crate::dropped::check_none_served;
 use crate::error::MetaError;
 use crate::files::{check_no_symlink, file_of, put_file};
@@ -7,7 +8,7 @@ use crate::inline_rows::{fill_with_zeros, note_resize};
 use crate::kv::{KeyValue, ReadTxn};
 use crate::meta::Meta;
 use crate::pools::pool;
-use crate::records::{FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
+use crate::records::{ChangeOutcome, FILE_BYTES_MAX, FencingToken, FileRecord, Growth, PutId};
 use crate::schema::GROWTHS;
 use crate::tokens::{check_not_frozen, check_not_read_only, check_token};
 
@@ -62,7 +63,7 @@ impl<K: KeyValue> Meta<K> {
     /// this `number`, of the last 64.
     ///
     /// # Errors
-    /// Those of [`Meta::grow`]; [`MetaError::Superseded`].
+    /// Those of [`Meta::grow`]; [`MetaError::Superseded`]; [`MetaError::WasRefused`].
     pub fn grow_from(
         &self,
         put: PutId,
@@ -94,6 +95,10 @@ impl<K: KeyValue> Meta<K> {
             GROWTHS.put(txn, &put, &growths)?;
             file.attributes.note_content(now);
             put_file(txn, &file)?;
+            // The last check: as long as the reason holds, a repetition hears the reason.
+            if outcome(txn, number)? == Some(ChangeOutcome::Refused) {
+                return Err(MetaError::WasRefused);
+            }
             Ok((file, true))
         })
     }

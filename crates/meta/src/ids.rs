@@ -6,6 +6,8 @@
 use crate::changed::{Changed, note_inode, note_name};
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, Row, WriteTxn};
+use crate::open_files::Asked;
+use crate::records::PutId;
 use crate::schema::{Counter, DIRECTORIES, FILES, GARBAGE, MAPS, PENDING, PUTS, STRIPES};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Ids of a block.
 const BLOCK_COUNT: u64 = 4096;
 
-/// What ids are given to.
+/// Kinds of ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leased {
     /// Puts, and the maps that later changes of their files make.
@@ -165,9 +167,21 @@ pub(crate) struct Change<'t> {
     /// The ids that the block lacked.
     missing: &'t Cell<Option<(Leased, u64)>>,
     changed: BTreeSet<Changed>,
+    asked: &'t Asked<'t>,
 }
 
 impl Change<'_> {
+    /// Whether a client has a file open that loses its last name. If not, no client opens it until this transaction has
+    /// ended.
+    pub(crate) fn keeps(&self, file: PutId) -> bool {
+        self.asked.keeps(file)
+    }
+
+    /// It makes a file for the put with this number, whose client may have it open from then on.
+    pub(crate) fn made(&self, number: u64, file: PutId) {
+        self.asked.made(number, file);
+    }
+
     /// Takes `count` ids, and returns the first. They are lost if the transaction fails.
     ///
     /// # Errors
@@ -184,7 +198,7 @@ impl Change<'_> {
         Ok(first)
     }
 
-    /// What it has changed until now that clients may have cached.
+    /// Names and inodes that it has changed until now and clients may have cached.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<Changed> {
         std::mem::take(&mut self.changed)
     }
@@ -201,7 +215,7 @@ impl Change<'_> {
 /// Those of `body` and of the store.
 pub(crate) fn write_with_ids<T>(
     store: &impl KeyValue,
-    ids: &Ids,
+    (ids, asked): (&Ids, &Asked<'_>),
     body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
 ) -> Result<T, MetaError> {
     let missing = Cell::new(None);
@@ -214,6 +228,7 @@ pub(crate) fn write_with_ids<T>(
                 ids,
                 missing,
                 changed,
+                asked,
             })
         });
         match missing.take() {

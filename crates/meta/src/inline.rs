@@ -7,7 +7,7 @@ use crate::changes_done::{note, note_done, outcome};
 use crate::directories::{link, make_parents};
 use crate::directory_rows::absolute;
 use crate::error::MetaError;
-use crate::files::{file_of, file_row, make_way, put_file};
+use crate::files::{file_of, file_row, make_way, put_file, put_file_over};
 use crate::ids::Leased;
 use crate::inline_rows::{bytes_of, present_bytes, set_bytes};
 use crate::kv::{KeyValue, ReadTxn};
@@ -54,19 +54,22 @@ impl<K: KeyValue> Meta<K> {
         let (at, now) = (at.into(), self.wall_time());
         check_attributes(&attributes.into())?;
         self.change_as(Some(number), |txn| {
-            match outcome(txn, number)? {
-                None => {}
-                Some(ChangeOutcome::MadeFile(put)) => return Ok((put, found(txn, put)?)),
-                Some(ChangeOutcome::Made | ChangeOutcome::Refused) => {
-                    return Err(MetaError::WasRefused);
+            let was_refused = match outcome(txn, number)? {
+                None => false,
+                Some(ChangeOutcome::Refused) => true,
+                Some(ChangeOutcome::MadeFile(put)) => {
+                    txn.made(number, put);
+                    return Ok((put, found(txn, put)?));
                 }
-            }
+                Some(ChangeOutcome::Made) => return Err(MetaError::WasRefused),
+            };
             if !pool(txn, pool_id)?.keeps_inline(bytes.len() as u64) {
                 return Err(MetaError::NotInline);
             }
             let name = absolute(txn, &at)?;
             check_file_name(&name)?;
-            if make_way(txn, &name, existing, now)? != Some(pool_id) {
+            let freed = make_way(txn, &name, existing, now)?;
+            if freed.as_ref().map(|freed| freed.pool) != Some(pool_id) {
                 check_files(txn, pool_id)?;
             }
             let put = PutId(txn.take(Leased::Put, 1)?);
@@ -81,7 +84,12 @@ impl<K: KeyValue> Meta<K> {
             set_bytes(txn, &mut file, bytes)?;
             link(txn, &key, Inode::File(put), now)?;
             count_file(txn, &file)?;
-            put_file(txn, &file)?;
+            put_file_over(txn, &file, freed.as_ref())?;
+            // The last check: as long as the reason holds, a repetition hears the reason.
+            if was_refused {
+                return Err(MetaError::WasRefused);
+            }
+            txn.made(number, put);
             note(txn, number, ChangeOutcome::MadeFile(put))?;
             Ok((put, Some(file)))
         })
@@ -101,14 +109,17 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Option<FileRecord>, MetaError> {
         let now = self.wall_time();
         self.change_as(Some(write.number), |txn| {
-            match outcome(txn, write.number)? {
-                None => {}
-                Some(ChangeOutcome::Refused) => return Err(MetaError::WasRefused),
+            let was_refused = match outcome(txn, write.number)? {
+                None => false,
+                Some(ChangeOutcome::Refused) => true,
                 Some(_) => return found(txn, put),
-            }
+            };
             let mut file = file_of(txn, put)?;
             check_token(txn, &file, write.token)?;
             if write.bytes.is_empty() {
+                if was_refused {
+                    return Err(MetaError::WasRefused);
+                }
                 return Ok(Some(file));
             }
             let Some(inline) = file.inline.filter(|inline| inline.version == write.version) else {
@@ -133,6 +144,10 @@ impl<K: KeyValue> Meta<K> {
             set_bytes(txn, &mut file, &bytes)?;
             file.attributes.note_content(now);
             put_file(txn, &file)?;
+            // The last check, as above.
+            if was_refused {
+                return Err(MetaError::WasRefused);
+            }
             note_done(txn, write.number)?;
             Ok(Some(file))
         })

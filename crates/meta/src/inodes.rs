@@ -47,6 +47,8 @@ pub struct InodeStatus {
     pub inline_bytes: u64,
     /// The pool of a file.
     pub pool: Option<PoolId>,
+    /// Whether it is of a snapshot.
+    pub is_read_only: bool,
 }
 
 /// A name in a directory.
@@ -244,6 +246,7 @@ impl InodeStatus {
             stripe_count: file.stripe_count,
             inline_bytes: file.inline.map_or(0, |inline| inline.length_bytes),
             pool: Some(file.pool),
+            is_read_only: file.is_read_only,
         }
     }
 }
@@ -264,6 +267,7 @@ fn status_of(txn: &dyn ReadTxn, inode: Inode) -> Result<InodeStatus, MetaError> 
                 stripe_count: 0,
                 inline_bytes: 0,
                 pool: None,
+                is_read_only: row.is_read_only,
             })
         }
     }

@@ -9,9 +9,10 @@ use crate::kv::{KeyValue, ReadTxn, WriteTxn};
 use crate::membership::{Membership, NodeState};
 use crate::meta::Meta;
 use crate::predecessors::is_alone;
-use crate::records::{Holder, Lease, LeaseRecord};
-use crate::schema::LEASES;
+use crate::records::{Holder, Lease, LeaseRecord, PutId};
+use crate::schema::{FILES, LEASES};
 use crate::stripe_rows::live_stripe;
+use crate::written::{forget_written, note_written};
 use gabion_layout::{Epoch, Sequence, StripeId};
 
 impl<K: KeyValue> Meta<K> {
@@ -35,6 +36,28 @@ impl<K: KeyValue> Meta<K> {
     ) -> Result<Lease, MetaError> {
         check_asker(holder, membership, now_ms)?;
         self.change(|txn| self.grant(txn, stripe, holder, membership, now_ms))
+    }
+
+    /// The same for a node that is to update the stripe in place as one of this file. Notes that too, if the file's writers
+    /// update it in place now.
+    ///
+    /// # Errors
+    /// Those of [`Meta::acquire`].
+    pub fn acquire_to_write(
+        &self,
+        (file, stripe): (PutId, StripeId),
+        holder: Holder,
+        membership: &Membership,
+        now_ms: u64,
+    ) -> Result<Lease, MetaError> {
+        check_asker(holder, membership, now_ms)?;
+        self.change(|txn| {
+            let lease = self.grant(txn, stripe, holder, membership, now_ms)?;
+            if let Some(file) = FILES.get(txn, &file)? {
+                note_written(txn, &file, stripe)?;
+            }
+            Ok(lease)
+        })
     }
 
     /// Grants the leases of many stripes in one transaction, for a node that takes over another's:
@@ -99,6 +122,9 @@ impl<K: KeyValue> Meta<K> {
                     committed: last.committed,
                 };
                 LEASES.put(txn, &stripe, &record)?;
+                if is_settled {
+                    forget_written(txn, stripe)?;
+                }
                 Ok(true)
             }
             _ => Ok(false),

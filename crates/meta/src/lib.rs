@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod attributes;
+mod backup;
 mod changed;
 mod changes_done;
 mod check;
@@ -21,6 +22,7 @@ mod directory_rows;
 mod directory_uses;
 mod displaced;
 mod dropped;
+mod entering;
 mod error;
 mod exchanges;
 mod exclusions;
@@ -54,6 +56,8 @@ mod moves;
 mod names;
 mod node_rows;
 mod nodes;
+mod open_files;
+mod orphans;
 mod overlay;
 mod paths;
 mod pending;
@@ -82,14 +86,18 @@ mod stripes;
 mod table;
 mod ticket_keys;
 mod tokens;
+mod tree;
 mod verdicts;
 mod wall_clock;
+mod written;
 
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
+pub use backup::{BackedUp, BackupError, back_up};
 pub use changed::{Changed, Observer};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};
-pub use directory_quotas::{QUOTA_DIRECTORIES_MAX, QUOTA_ENTRIES_MAX};
+pub use directory_quotas::QUOTA_DIRECTORIES_MAX;
+pub use directory_uses::QUOTA_ENTRIES_MAX;
 pub use error::{MetaError, SnapshotError};
 pub use exchanges::SeenName;
 pub use files::{FilePart, Stripes};
@@ -104,23 +112,26 @@ pub use map_records::Extent;
 pub use membership::{Heartbeat, Membership, NodeState, Timing, Transition};
 pub use memory_store::MemoryStore;
 pub use meta::Meta;
-pub use metadata_log::LogError;
+pub use metadata_log::{LogError, is_log_file};
 pub use names::check_form;
+pub use open_files::OpenFiles;
+pub use orphans::ORPHANS_MAX;
 pub use paths::{DirectoryId, RelativePath};
 pub use pool_spec::{INLINE_BYTES_MAX, INLINE_BYTES_USUAL, PoolSpec};
-pub use puts::Put;
+pub use puts::{PENDING_STRIPES_MAX, Put};
 pub use quota_error::QuotaError;
 pub use quota_records::{DirectoryUse, Limit, PoolUse, Quota, QuotaChange, QuotaStatus};
 pub use records::{
-    Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX, FILE_NAME_BYTES,
-    FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inline, Inode, Lease, Listing,
-    LockSessionId, MapId, NodeRecord, PUT_STRIPES_MAX, Placement, PoolRecord, Progress, PutId,
-    PutRecord, PutTarget, RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun,
-    StripeStatus, Symlink, TicketKey,
+    ClientSessionId, Departure, DirectoryRecord, Exclusive, Existing, FILE_BYTES_MAX,
+    FILE_NAME_BYTES, FILE_STRIPES_MAX, FencingToken, FileRecord, Holder, Inline, Inode, Lease,
+    Listing, MapId, NodeRecord, Placement, PoolRecord, Progress, PutId, PutRecord, PutTarget,
+    RepairSettings, RequestedForm, Secret, SessionId, Standing, StripeRun, StripeStatus, Symlink,
+    TicketKey,
 };
 pub use redb_store::{RedbStore, Restored};
 pub use replacement_records::{Displaced, ReplacementRecord, Rewrite, SizeChange};
 pub use schema::FORMAT;
+pub use snapshots::{TREE_BYTES_MAX, TREE_ENTRIES_MAX};
 pub use starts::REMEMBERED_START_COUNT;
 pub use verdicts::{Exclusion, Held, StoodUpdate, Verdict};
 pub use wall_clock::WallClock;

@@ -11,6 +11,7 @@ use crate::ids::Leased;
 use crate::kv::KeyValue;
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name, check_target};
+use crate::orphans::check_no_orphan;
 use crate::paths::RelativePath;
 use crate::pools::pool;
 use crate::quotas::{check_files, count_file};
@@ -35,6 +36,7 @@ impl<K: KeyValue> Meta<K> {
         let (to, now) = (to.into(), self.wall_time());
         self.change_once(number, |txn| {
             let mut file = file_of(txn, put)?;
+            check_no_orphan(&file)?;
             let path = absolute(txn, &to)?;
             check_file_name(&path)?;
             if file.generation != generation {

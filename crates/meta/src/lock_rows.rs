@@ -3,15 +3,15 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, WriteTxn};
 use crate::lock_ranges::HeldLock;
-use crate::records::{LockSessionId, PutId};
-use crate::schema::{Counter, LOCK_SESSIONS, LOCKED_FILES, LOCKS};
+use crate::records::{ClientSessionId, PutId};
+use crate::schema::{CLIENT_SESSIONS, Counter, LOCKED_FILES, LOCKS};
 
 /// The locks of a file, by session.
 pub(crate) fn locks_of(
     txn: &dyn ReadTxn,
     file: PutId,
-) -> Result<Vec<(LockSessionId, Vec<HeldLock>)>, MetaError> {
-    let (first, end) = (LockSessionId(0), LockSessionId(u64::MAX));
+) -> Result<Vec<(ClientSessionId, Vec<HeldLock>)>, MetaError> {
+    let (first, end) = (ClientSessionId(0), ClientSessionId(u64::MAX));
     let rows = LOCKS.scan(
         txn,
         &LOCKS.between(&(file, first), &(file, end)),
@@ -26,7 +26,7 @@ pub(crate) fn locks_of(
 /// Sets the row of a session's locks in a file, and the counts and the index that agree with it.
 pub(crate) fn put_locks(
     txn: &mut dyn WriteTxn,
-    (session, file): (LockSessionId, PutId),
+    (session, file): (ClientSessionId, PutId),
     (before, after): (&[HeldLock], &[HeldLock]),
 ) -> Result<(), MetaError> {
     if after.is_empty() {
@@ -37,9 +37,9 @@ pub(crate) fn put_locks(
         LOCKED_FILES.put(txn, &(session, file), &())?;
     }
     let (before, after) = (before.len() as u64, after.len() as u64);
-    let present = LOCK_SESSIONS.get(txn, &session)?.unwrap_or_default();
-    let count = LOCK_SESSIONS.recount(&session, present, (after, before))?;
-    LOCK_SESSIONS.put(txn, &session, &count)?;
+    let present = CLIENT_SESSIONS.get(txn, &session)?.unwrap_or_default();
+    let count = CLIENT_SESSIONS.recount(&session, present, (after, before))?;
+    CLIENT_SESSIONS.put(txn, &session, &count)?;
     if after >= before {
         Counter::LockCount.raise(txn, after - before)?;
     } else {

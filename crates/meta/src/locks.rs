@@ -10,8 +10,8 @@ use crate::kv::{KeyValue, ReadTxn};
 use crate::lock_ranges::{HeldLock, LockChange, LockKind};
 use crate::lock_rows::{locks_of, put_locks};
 use crate::meta::Meta;
-use crate::records::{LockSessionId, PutId};
-use crate::schema::{Counter, LOCK_SESSIONS, LOCKED_FILES, LOCKS};
+use crate::records::{ClientSessionId, PutId};
+use crate::schema::{CLIENT_SESSIONS, Counter, LOCKED_FILES, LOCKS};
 use serde::{Deserialize, Serialize};
 
 /// Most locks of one file.
@@ -25,7 +25,7 @@ pub const LOCKS_MAX: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The session of its owner.
-    pub session: LockSessionId,
+    pub session: ClientSessionId,
     /// The lock.
     pub lock: HeldLock,
 }
@@ -35,7 +35,7 @@ pub struct LockHolder {
 pub enum Locking {
     /// It is done, or there is nothing to do.
     Done,
-    /// Another owner's lock is in the way.
+    /// Another owner's lock conflicts.
     Held(LockHolder),
     /// The session has ended, and its locks with it.
     Over,
@@ -56,26 +56,26 @@ impl Step {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Begins a session of locks, which has none.
+    /// Begins a session of a client, which has no locks.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn open_locks(&self) -> Result<LockSessionId, MetaError> {
+    pub fn open_session(&self) -> Result<ClientSessionId, MetaError> {
         self.change(|txn| {
-            let number = Counter::NextLockSession.take(txn, 1, u64::MAX, "lock session")?;
-            let session = LockSessionId(number);
-            LOCK_SESSIONS.put(txn, &session, &0)?;
+            let number = Counter::NextClientSession.take(txn, 1, u64::MAX, "session")?;
+            let session = ClientSessionId(number);
+            CLIENT_SESSIONS.put(txn, &session, &0)?;
             Ok(session)
         })
     }
 
-    /// All sessions of locks.
+    /// All sessions of clients.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn lock_sessions(&self) -> Result<Vec<LockSessionId>, MetaError> {
+    pub fn client_sessions(&self) -> Result<Vec<ClientSessionId>, MetaError> {
         self.store.read(|txn| {
-            let rows = LOCK_SESSIONS.scan(txn, &LOCK_SESSIONS.all(), usize::MAX)?;
+            let rows = CLIENT_SESSIONS.scan(txn, &CLIENT_SESSIONS.all(), usize::MAX)?;
             Ok(rows.into_iter().map(|(session, _)| session).collect())
         })
     }
@@ -84,11 +84,11 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
-    pub fn locked_files(&self, session: LockSessionId) -> Result<Vec<PutId>, MetaError> {
+    pub fn locked_files(&self, session: ClientSessionId) -> Result<Vec<PutId>, MetaError> {
         self.store.read(|txn| locked_files(txn, session))
     }
 
-    /// Changes what an owner of a session holds in a file, or does nothing if another owner's lock is in the way. As on
+    /// Changes what an owner of a session holds in a file, or does nothing if another owner's lock conflicts. As on
     /// Linux, the owner of a whole-file lock that asks for the other mode and does not get it has lost the lock that it had.
     /// The range must be valid ([`LockRange::is_valid`](crate::LockRange::is_valid)).
     ///
@@ -96,7 +96,7 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`]; [`MetaError::TooManyLocks`].
     pub fn set_lock(
         &self,
-        session: LockSessionId,
+        session: ClientSessionId,
         file: PutId,
         change: &LockChange,
     ) -> Result<Locking, MetaError> {
@@ -114,13 +114,13 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// A lock that is in the way of a change, if there is one.
+    /// A lock that conflicts with a change, if there is one.
     ///
     /// # Errors
     /// [`MetaError::FileGone`].
     pub fn find_lock(
         &self,
-        session: LockSessionId,
+        session: ClientSessionId,
         file: PutId,
         change: &LockChange,
     ) -> Result<Option<LockHolder>, MetaError> {
@@ -135,16 +135,16 @@ impl<K: KeyValue> Meta<K> {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn close_locks(&self, session: LockSessionId) -> Result<Vec<PutId>, MetaError> {
+    pub fn close_session(&self, session: ClientSessionId) -> Result<Vec<PutId>, MetaError> {
         let is_over = self
             .store
-            .read(|txn| Ok(LOCK_SESSIONS.get(txn, &session)?.is_none()))?;
+            .read(|txn| Ok(CLIENT_SESSIONS.get(txn, &session)?.is_none()))?;
         if is_over {
             return Ok(Vec::new());
         }
         self.change(|txn| {
             let files = locked_files(txn, session)?;
-            let Some(count) = LOCK_SESSIONS.get(txn, &session)? else {
+            let Some(count) = CLIENT_SESSIONS.get(txn, &session)? else {
                 return Ok(Vec::new());
             };
             for &file in &files {
@@ -152,22 +152,22 @@ impl<K: KeyValue> Meta<K> {
                 LOCKED_FILES.delete(txn, &(session, file))?;
             }
             Counter::LockCount.lower(txn, count)?;
-            LOCK_SESSIONS.delete(txn, &session)?;
+            CLIENT_SESSIONS.delete(txn, &session)?;
             Ok(files)
         })
     }
 }
 
-fn locked_files(txn: &dyn ReadTxn, session: LockSessionId) -> Result<Vec<PutId>, MetaError> {
+fn locked_files(txn: &dyn ReadTxn, session: ClientSessionId) -> Result<Vec<PutId>, MetaError> {
     let span = LOCKED_FILES.between(&(session, PutId(0)), &(session, PutId(u64::MAX)));
     let rows = LOCKED_FILES.scan(txn, &span, usize::MAX)?;
     Ok(rows.into_iter().map(|((_, file), ())| file).collect())
 }
 
-/// The first lock of another owner that is in the way.
+/// The first conflicting lock of another owner.
 fn obstacle(
-    locks: &[(LockSessionId, Vec<HeldLock>)],
-    session: LockSessionId,
+    locks: &[(ClientSessionId, Vec<HeldLock>)],
+    session: ClientSessionId,
     change: &LockChange,
 ) -> Option<LockHolder> {
     let wanted = change.wanted()?;
@@ -181,7 +181,7 @@ fn obstacle(
 
 fn step(
     txn: &dyn ReadTxn,
-    session: LockSessionId,
+    session: ClientSessionId,
     file: PutId,
     change: &LockChange,
 ) -> Result<Step, MetaError> {
@@ -190,7 +190,7 @@ fn step(
         before: locks.clone(),
         after: locks,
     };
-    let Some(session_count) = LOCK_SESSIONS.get(txn, &session)? else {
+    let Some(session_count) = CLIENT_SESSIONS.get(txn, &session)? else {
         return Ok(unchanged(Locking::Over, Vec::new()));
     };
     let before = LOCKS.get(txn, &(file, session))?.unwrap_or_default();

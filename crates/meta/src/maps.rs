@@ -10,13 +10,12 @@
 use crate::displaced::discard;
 use crate::error::MetaError;
 use crate::extents::{find, rows_from};
-use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::kv::{KeyValue, WriteTxn};
 use crate::layers::{layers, merge_if_alone, put_above};
 use crate::map_records::{Extent, MapRecord};
 use crate::meta::Meta;
-use crate::records::{FileRecord, MapId};
-use crate::schema::{COPIES, Counter, EXTENTS, FILES, MAPS, MAPS_ABOVE, MERGES};
-use gabion_layout::StripeId;
+use crate::records::MapId;
+use crate::schema::{Counter, EXTENTS, FILES, MAPS, MAPS_ABOVE, MERGES};
 
 impl<K: KeyValue> Meta<K> {
     /// Moves at most `limit` rows of maps into those above them, and makes stripes that no file has any more garbage.
@@ -27,17 +26,6 @@ impl<K: KeyValue> Meta<K> {
     pub fn merge_maps(&self, limit: usize) -> Result<bool, MetaError> {
         self.work_at_first(&MERGES, |txn, map| merge_some(txn, map, limit))
     }
-}
-
-/// Whether a stripe of a file's own map is in no other file and never was, so that the file's writers update it in place.
-pub(crate) fn is_updated_in_place(
-    txn: &dyn ReadTxn,
-    file: &FileRecord,
-    stripe: StripeId,
-) -> Result<bool, MetaError> {
-    // A file with no such border never had a map below its own.
-    let has_copies = file.shared_below > StripeId(0);
-    Ok(file.owns(stripe) && !(has_copies && COPIES.get(txn, &stripe)?.is_some()))
 }
 
 /// Moves rows of the map below one into it.

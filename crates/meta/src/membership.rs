@@ -206,6 +206,17 @@ impl Membership {
         Some(member.state(self.timing, now_ms))
     }
 
+    /// Whether a node that is failed is likely to join soon: it has ended its membership less than a lease ago, or the
+    /// coordinator has started less than three leases ago and has not heard from it yet.
+    pub fn may_join_soon(&self, node: NodeId, now_ms: u64) -> bool {
+        let window_ms = self.timing.lease_ms.saturating_add(self.timing.margin_ms);
+        self.members.get(&node).is_some_and(|member| {
+            let silence_ms = now_ms.saturating_sub(member.silent_since_ms);
+            member.began_failed && silence_ms < window_ms
+                || member.incarnation.is_none() && silence_ms < window_ms.saturating_mul(3)
+        })
+    }
+
     /// Whether the given run of a node may still serve, by its own clock. A later run ends an
     /// earlier one: a node's store admits one process at a time.
     pub fn may_serve(&self, node: NodeId, incarnation: u64, now_ms: u64) -> bool {
@@ -294,6 +305,24 @@ mod tests {
         grace_ms: 1000,
     };
     const NODE: NodeId = NodeId(7);
+
+    #[test]
+    fn a_node_that_has_just_ended_its_membership_may_join_soon() {
+        let mut membership = Membership::new(TIMING);
+        membership.expect(NODE, false, 0);
+        let check = |membership: &Membership, expected: &[(u64, bool)]| {
+            for &(now_ms, expected) in expected {
+                let found = membership.may_join_soon(NODE, now_ms);
+                assert_eq!(found, expected, "{now_ms}");
+            }
+        };
+        // The coordinator has not heard from it since its start.
+        check(&membership, &[(110, true), (329, true), (330, false)]);
+        membership.heartbeat(NODE, 1, 50);
+        check(&membership, &[(160, false)]);
+        assert!(membership.end(NODE, 1, 100));
+        check(&membership, &[(100, true), (209, true), (210, false)]);
+    }
 
     fn steps(transitions: &[Transition]) -> Vec<(NodeState, NodeState)> {
         transitions.iter().map(|t| (t.from, t.to)).collect()

@@ -7,6 +7,7 @@ use crate::error::MetaError;
 use crate::generations::abandon_moves;
 use crate::ids::{Change, Ids, write_with_ids};
 use crate::kv::{KeyValue, ReadTxn};
+use crate::open_files::{Asked, OpenFiles};
 use crate::paths::DirectoryId;
 use crate::records::DirectoryRecord;
 use crate::schema::{CLUSTER, Counter, DIRECTORIES, FORMAT, FORMATS};
@@ -26,6 +27,7 @@ pub struct Meta<K> {
     pub(crate) ids: Ids,
     wall_clock: WallClock,
     observer: Option<Arc<dyn Observer>>,
+    open_files: Option<Arc<dyn OpenFiles>>,
 }
 
 impl<K: KeyValue> Meta<K> {
@@ -67,6 +69,33 @@ impl<K: KeyValue> Meta<K> {
             // An opening is no change that nodes could miss, so it does not count as one: the next start would
             // take it for a change of the run before.
             let change_count = Counter::Changes.value(txn)?;
+            let ids = Ids::new(txn)?;
+            Ok((cluster, incarnation, change_count, ids))
+        })?;
+        Ok(Self {
+            store,
+            cluster,
+            incarnation,
+            change_count: AtomicU64::new(change_count),
+            ids,
+            wall_clock,
+            observer: None,
+            open_files: None,
+        })
+    }
+
+    /// Opens a store's cluster for a process that changes nothing, and writes no row. A copy of an earlier time keeps the
+    /// generations that it has: if its unfinished moves were abandoned, a layout that has ended since could get the
+    /// generation of the one that has replaced it.
+    ///
+    /// # Errors
+    /// Those of [`Meta::open`].
+    pub fn open_to_read(store: K, wall_clock: WallClock) -> Result<Self, MetaError> {
+        let (cluster, incarnation, change_count, ids) = store.read(|txn| {
+            check_format(FORMATS.get(txn, &())?)?;
+            let cluster = CLUSTER.get(txn, &())?.ok_or(MetaError::NoCluster)?;
+            let incarnation = Counter::Incarnation.value(txn)?;
+            let change_count = Counter::Changes.value(txn)?;
             Ok((cluster, incarnation, change_count, Ids::new(txn)?))
         })?;
         Ok(Self {
@@ -77,6 +106,7 @@ impl<K: KeyValue> Meta<K> {
             ids,
             wall_clock,
             observer: None,
+            open_files: None,
         })
     }
 
@@ -85,6 +115,15 @@ impl<K: KeyValue> Meta<K> {
     pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
         Self {
             observer: Some(observer),
+            ..self
+        }
+    }
+
+    /// Asks from now on which files are open, when they lose their last names. Without this, none is.
+    #[must_use]
+    pub fn with_open_files(self, open_files: Arc<dyn OpenFiles>) -> Self {
+        Self {
+            open_files: Some(open_files),
             ..self
         }
     }
@@ -124,7 +163,8 @@ impl<K: KeyValue> Meta<K> {
         number: Option<u64>,
         body: impl Fn(&mut Change<'_>) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let (done, count, changed) = write_with_ids(&self.store, &self.ids, |txn| {
+        let asked = Asked::new(self.open_files.as_deref());
+        let (done, count, changed) = write_with_ids(&self.store, (&self.ids, &asked), |txn| {
             let done = body(txn)?;
             let count = Counter::Changes.raise(txn, 1)?;
             Ok((done, count, txn.take_changed()))

@@ -1,31 +1,33 @@
-//! Puts, which store files. A put reserves stripe ids and nodes; its client then writes all chunks; the commit makes
-//! the file visible with all its stripes at once. Before the commit no part of it is visible. If the client fails at
-//! any point, no id is reused and no chunk is forgotten.
+//! Puts, which store files. A put reserves stripe ids and nodes, some at a time; its client writes their chunks; the
+//! commit makes the file visible with all its stripes at once. Before the commit no part of it is visible. If the client
+//! fails at any point, no id is reused and no chunk is forgotten.
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{link, make_parents};
 use crate::directory_rows::absolute;
 use crate::directory_uses::check_put;
 use crate::displaced::release_displaced;
+use crate::entering::{cut, enter, forget_anew, forget_anew_from};
 use crate::error::MetaError;
-use crate::extents;
-use crate::files::{check_name, file_row, make_way, put_file};
+use crate::files::{check_name, file_row, make_way, put_file_over};
 use crate::ids::{Change, Leased};
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
+use crate::layers::release;
 use crate::meta::Meta;
 use crate::names::{check_attributes, check_file_name};
 use crate::node_rows::staying_node;
 use crate::paths::RelativePath;
-use crate::pending::{pending_stripes, surviving_stripes};
+use crate::pending::pending_stripes;
 use crate::pool_spec::PoolSpec;
 use crate::pools::{left_out_max, pool};
-use crate::quotas::{check_bytes, check_files, count_file, count_stripes, uncount_stripe};
+use crate::quotas::{
+    check_bytes, check_files, check_more, count_file, count_stripes, uncount_stripe,
+};
 use crate::records::{
     Existing, FileRecord, Inode, MapId, Placement, PoolRecord, PutId, PutRecord, PutTarget,
     StripeRun,
 };
-use crate::schema::{COMMITTED, Counter, GARBAGE, PENDING, PLACED_ANEW, PUTS, STRIPES};
-use crate::stripe_rows::index_stripe;
+use crate::schema::{COMMITTED, GARBAGE, PENDING, PUTS};
 use gabion_layout::{
     ChunkIndex, Generation, NodeId, PoolId, RackId, StaleChunk, StripeId, StripeRecord,
 };
@@ -33,6 +35,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The generation of a stripe that has not changed since it was placed.
 const FIRST: Generation = Generation(1);
+
+/// Most stripes of a put that are reserved and have not entered the map of its file: one transaction may change all of
+/// them.
+pub const PENDING_STRIPES_MAX: u64 = 512;
 
 /// Later ids of puts that may be used before a commit is forgotten: far more than while its client waits for an answer.
 const REMEMBERED_COUNT: u64 = 1 << 20;
@@ -48,8 +54,9 @@ pub struct Put {
 
 impl<K: KeyValue> Meta<K> {
     /// Begins a put. Segments fill in order: each but the last has the pool's full chunk size, and
-    /// the last is large enough for the rest. The name stays free for others: of two puts of one
-    /// name the first to commit wins, or the last if they replace `existing` files.
+    /// the last is large enough for the rest. A put of more stripes than one transaction reserves is extended. The name
+    /// stays free for others: of two puts of one name the first to commit wins, or the last if they replace `existing`
+    /// files.
     ///
     /// # Errors
     /// [`MetaError::FileName`], [`MetaError::Attributes`], [`MetaError::FileExists`],
@@ -72,13 +79,17 @@ impl<K: KeyValue> Meta<K> {
             check_file_name(&name)?;
             let present = check_name(txn, &name, existing)?;
             let present = present.map(|put| file_row(txn, put)).transpose()?;
-            let goes = |file: &FileRecord| file.pool == pool_id && file.link_count == 1;
-            if !present.is_some_and(|file| goes(&file)) {
-                check_files(txn, pool_id)?;
+            // An open one stays without a name.
+            let is_freed = |file: &FileRecord| {
+                file.pool == pool_id && file.link_count == 1 && !txn.keeps(file.put)
+            };
+            match check_files(txn, pool_id) {
+                Err(MetaError::Quota(_)) if present.as_ref().is_some_and(is_freed) => {}
+                checked => checked?,
             }
-            check_put(txn, &name, size_bytes)?;
+            check_put(txn, &name, size_bytes, |file| txn.keeps(file))?;
             let record = pool(txn, pool_id)?;
-            check_all_sizes(txn, &record, size_bytes, placements)?;
+            check_all_sizes(txn, &record, (size_bytes, 0), placements)?;
             let failed = check_nodes(txn, &record.spec, placements, left_out_max(&record))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             check_bytes(txn, &record, &placements, 0)?;
@@ -90,6 +101,51 @@ impl<K: KeyValue> Meta<K> {
                 attributes,
             };
             reserve(txn, target, &placements, &failed, now_ms)
+        })
+    }
+
+    /// Refuses a put of this size for which a quota has no room. The stripes are counted when they are reserved.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPool`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`].
+    pub fn check_room_of_put(
+        &self,
+        at: &RelativePath,
+        pool_id: PoolId,
+        size_bytes: u64,
+    ) -> Result<(), MetaError> {
+        self.store.read(|txn| {
+            check_put(txn, &absolute(txn, at)?, size_bytes, |_| false)?;
+            check_more(txn, &pool(txn, pool_id)?, size_bytes)
+        })
+    }
+
+    /// Notes that the first `stored_count` stripes of a put are stored: some of them, the first ones that have not yet,
+    /// enter the map of the file. The caller guarantees that each chunk of them is durable on its node. Returns those
+    /// that have entered it now. May be repeated.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutLost`].
+    pub fn enter_stripes(
+        &self,
+        put: PutId,
+        stored_count: u64,
+    ) -> Result<Vec<StripeRecord>, MetaError> {
+        self.change(|txn| {
+            let mut record = put_record(txn, put)?;
+            let PutTarget::New { pool: of, .. } = record.target else {
+                return Err(MetaError::UnknownPut(put));
+            };
+            // Blocks of one segment stay together, since their places are checked together.
+            let unit = match pool(txn, of)?.lifecycle {
+                None => 1,
+                Some(lifecycle) => pool(txn, lifecycle.encoded)?.spec.k.max(1) as u64,
+            };
+            let whole = |count: u64| count - count % unit;
+            let more = whole(stored_count).saturating_sub(record.entered_count);
+            let entered = enter(txn, &mut record, more.min(whole(PENDING_STRIPES_MAX)))?;
+            PUTS.put(txn, &put, &record)?;
+            Ok(entered)
         })
     }
 
@@ -106,7 +162,8 @@ impl<K: KeyValue> Meta<K> {
 
     /// Reserves more stripes for a put, and drops those behind the first `kept_count`, of which no chunk counts
     /// any more. The file has `size_bytes` bytes then. Does nothing if this was the last extension of the put, the
-    /// one of this `step`: a lost answer leads to a second request. Returns all stripes of the put.
+    /// one of this `step`: a lost answer leads to a second request. Returns the stripes that have not entered the map of
+    /// the file, and how many have.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutStep`] for a late message;
@@ -118,7 +175,7 @@ impl<K: KeyValue> Meta<K> {
         size: u64,
         placements: &[Placement],
         now_ms: u64,
-    ) -> Result<Vec<StripeRecord>, MetaError> {
+    ) -> Result<(u64, Vec<StripeRecord>), MetaError> {
         self.change(|txn| {
             let mut record = put_record(txn, put)?;
             let PutTarget::New {
@@ -130,18 +187,21 @@ impl<K: KeyValue> Meta<K> {
             else {
                 return Err(MetaError::UnknownPut(put));
             };
-            check_put(txn, &absolute(txn, at)?, size)?;
+            check_put(txn, &absolute(txn, at)?, size, |file| txn.keeps(file))?;
             *size_bytes = size;
             let mut stripes = pending_stripes(txn, &record)?;
-            let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);
-            let kept = kept.min(stripes.len());
+            let entered_count = record.entered_count;
             if step.checked_add(1) == Some(record.step) {
-                return Ok(stripes);
+                return Ok((entered_count, stripes));
             }
-            if step != record.step {
+            // Those that have entered were stored, so the client keeps them.
+            let kept = kept_count.checked_sub(entered_count);
+            let Some(kept) = kept.filter(|_| step == record.step) else {
                 let step = record.step;
                 return Err(MetaError::PutStep { put, step });
-            }
+            };
+            let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+            let kept = kept.min(stripes.len());
             for stripe in stripes.split_off(kept) {
                 abandon(txn, &stripe)?;
             }
@@ -153,7 +213,7 @@ impl<K: KeyValue> Meta<K> {
                 nodes: Vec::new(),
             });
             let all: Vec<_> = kept_sizes.chain(placements.iter().cloned()).collect();
-            check_all_sizes(txn, &held, size, &all)?;
+            check_all_sizes(txn, &held, (size, record.entered_bytes), &all)?;
             let failed = check_nodes(txn, &held.spec, placements, left_out_max(&held))?;
             let placements: Vec<_> = placements.iter().map(|place| (pool_id, place)).collect();
             check_bytes(txn, &held, &placements, 0)?;
@@ -163,7 +223,7 @@ impl<K: KeyValue> Meta<K> {
             record.touched_ms = record.touched_ms.max(now_ms);
             PUTS.put(txn, &put, &record)?;
             stripes.extend(new);
-            Ok(stripes)
+            Ok((entered_count, stripes))
         })
     }
 
@@ -179,7 +239,7 @@ impl<K: KeyValue> Meta<K> {
         let now = self.wall_time();
         self.change(|txn| {
             check_not_committed(txn, put)?;
-            let record = put_record(txn, put)?;
+            let mut record = put_record(txn, put)?;
             let PutTarget::New {
                 ref at,
                 existing,
@@ -192,19 +252,12 @@ impl<K: KeyValue> Meta<K> {
             };
             let name = absolute(txn, at)?;
             check_file_name(&name)?;
-            if make_way(txn, &name, existing, now)? != Some(pool) {
+            let freed = make_way(txn, &name, existing, now)?;
+            if freed.as_ref().map(|freed| freed.pool) != Some(pool) {
                 check_files(txn, pool)?;
             }
-            let stripes = surviving_stripes(txn, &record)?;
-            for stripe in &stripes {
-                PENDING.delete(txn, &stripe.id)?;
-                STRIPES.put(txn, &stripe.id, stripe)?;
-                index_stripe(txn, stripe)?;
-            }
-            extents::insert(txn, MapId(put.0), 0, &stripes)?;
-            forget_anew(txn, &record)?;
-            let stripe_count = stripes.len() as u64;
-            Counter::StripeCount.raise(txn, stripe_count)?;
+            enter(txn, &mut record, u64::MAX)?;
+            let stripe_count = record.entered_count;
             let attributes = Attributes::new(attributes, now);
             let (directory, last) = make_parents(txn, &name, (attributes.for_parent(), now))?;
             let key = (directory, last.to_owned());
@@ -216,13 +269,14 @@ impl<K: KeyValue> Meta<K> {
             };
             link(txn, &key, Inode::File(put), now)?;
             count_file(txn, &file)?;
-            put_file(txn, &file)?;
+            put_file_over(txn, &file, freed.as_ref())?;
             end_committed(txn, put)?;
             Ok(file)
         })
     }
 
-    /// Aborts a put; its stripes become garbage, and if it was a replacement, its leases end.
+    /// Aborts a put; its stripes become garbage, those that have entered its map by [`Meta::discard_removed`]. If it was a
+    /// replacement, its leases end.
     /// Returns whether it was open: a committed or aborted one stays unchanged.
     ///
     /// # Errors
@@ -236,24 +290,12 @@ impl<K: KeyValue> Meta<K> {
                 abandon(txn, &stripe)?;
             }
             forget_anew(txn, &record)?;
+            if record.entered_count > 0 {
+                release(txn, MapId(put.0))?;
+            }
             release_displaced(txn, put)?;
             PUTS.delete(txn, &put)?;
             Ok(true)
-        })
-    }
-
-    /// Notes that a put's client is still active.
-    ///
-    /// # Errors
-    /// [`MetaError::UnknownPut`]: the client must stop.
-    pub fn touch_put(&self, put: PutId, now_ms: u64) -> Result<(), MetaError> {
-        self.change(|txn| {
-            let mut record = put_record(txn, put)?;
-            if record.touched_ms < now_ms {
-                record.touched_ms = now_ms;
-                PUTS.put(txn, &put, &record)?;
-            }
-            Ok(())
         })
     }
 
@@ -266,17 +308,6 @@ impl<K: KeyValue> Meta<K> {
             .store
             .read(|txn| PUTS.scan(txn, &PUTS.all(), usize::MAX))?;
         Ok(rows.into_iter().map(|(_, record)| record).collect())
-    }
-
-    /// The puts whose clients have been silent for `timeout_ms` or longer, by id. After a restart
-    /// of the coordinator, wait one timeout before the first call.
-    ///
-    /// # Errors
-    /// When the store fails or a row is corrupt.
-    pub fn expired_puts(&self, now_ms: u64, timeout_ms: u64) -> Result<Vec<PutId>, MetaError> {
-        let puts = self.puts()?.into_iter();
-        let expired = puts.filter(|put| now_ms.saturating_sub(put.touched_ms) >= timeout_ms);
-        Ok(expired.map(|put| put.id).collect())
     }
 }
 
@@ -294,6 +325,8 @@ pub(crate) fn reserve(
         id,
         target,
         runs: run.into_iter().collect(),
+        entered_count: 0,
+        entered_bytes: 0,
         step: 0,
         touched_ms: now_ms,
     };
@@ -339,15 +372,6 @@ fn abandon(txn: &mut dyn WriteTxn, stripe: &StripeRecord) -> Result<(), MetaErro
     GARBAGE.put(txn, &stripe.id, stripe)
 }
 
-/// Shortens runs to their first `count` ids.
-fn cut(runs: &mut Vec<StripeRun>, mut count: u64) {
-    for run in runs.iter_mut() {
-        run.count = run.count.min(count);
-        count -= run.count;
-    }
-    runs.retain(|run| run.count > 0);
-}
-
 /// Refuses a put that was committed, as long as that is remembered.
 pub(crate) fn check_not_committed(txn: &dyn ReadTxn, put: PutId) -> Result<(), MetaError> {
     match COMMITTED.get(txn, &put)? {
@@ -382,42 +406,27 @@ pub(crate) fn put_record(txn: &dyn ReadTxn, put: PutId) -> Result<PutRecord, Met
     PUTS.get(txn, &put)?.ok_or(MetaError::UnknownPut(put))
 }
 
-/// Forgets which stripes of a put were placed again, when the put ends.
-fn forget_anew(txn: &mut dyn WriteTxn, put: &PutRecord) -> Result<(), MetaError> {
-    forget_anew_from(txn, put, 0)
-}
-
-/// The same for its stripes behind the first `kept_count`.
-fn forget_anew_from(
-    txn: &mut dyn WriteTxn,
-    put: &PutRecord,
-    kept_count: usize,
-) -> Result<(), MetaError> {
-    let mut kept_count = kept_count as u64;
-    for run in &put.runs {
-        let skipped = kept_count.min(run.count);
-        kept_count -= skipped;
-        let first = StripeId(run.first.0.saturating_add(skipped));
-        let span = PLACED_ANEW.between(&first, &run.end());
-        for (first, _) in PLACED_ANEW.scan(txn, &span, usize::MAX)? {
-            PLACED_ANEW.delete(txn, &first)?;
-        }
-    }
-    Ok(())
-}
-
-/// Checks the sizes of all stripes of a file that a put makes in a pool.
+/// Checks the sizes of the stripes of a put in a pool, for a file of `sizes.0` bytes, of which stripes with `sizes.1`
+/// bytes have entered its map.
 fn check_all_sizes(
     txn: &dyn ReadTxn,
     record: &PoolRecord,
-    size_bytes: u64,
+    sizes: (u64, u64),
     placements: &[Placement],
 ) -> Result<(), MetaError> {
+    if placements.len() as u64 > PENDING_STRIPES_MAX {
+        let count = placements.len();
+        let problem = format!(
+            "{count} stripes are to be stored at a time, not {PENDING_STRIPES_MAX} at most"
+        );
+        let segment = 0;
+        return Err(MetaError::Placement { segment, problem });
+    }
     match record.lifecycle {
-        None => check_sizes(&record.spec, size_bytes, placements),
+        None => check_sizes(&record.spec, sizes, placements),
         Some(lifecycle) => {
             let encoded = pool(txn, lifecycle.encoded)?.spec;
-            check_sizes(&encoded, size_bytes, &as_segments(&encoded, placements)?)
+            check_sizes(&encoded, sizes, &as_segments(&encoded, placements)?)
         }
     }
 }
@@ -439,14 +448,21 @@ fn as_segments(encoded: &PoolSpec, blocks: &[Placement]) -> Result<Vec<Placement
 }
 
 /// Checks that segments fill in order without waste, so that an offset alone determines its
-/// segment.
+/// segment. Those that have entered the map are full ones.
 fn check_sizes(
     spec: &PoolSpec,
-    size_bytes: u64,
+    (size_bytes, entered_bytes): (u64, u64),
     placements: &[Placement],
 ) -> Result<(), MetaError> {
     let (k, rows) = (spec.k as u64, spec.sub_chunks as u64);
     let full = u128::from(k) * u128::from(spec.chunk_bytes);
+    let rest = size_bytes.checked_sub(entered_bytes);
+    let rest = rest.filter(|_| u128::from(entered_bytes).is_multiple_of(full));
+    let Some(size_bytes) = rest else {
+        let problem = format!("{entered_bytes} bytes are stored in stripes before it");
+        let segment = 0;
+        return Err(MetaError::Placement { segment, problem });
+    };
     let needed = u128::from(size_bytes).div_ceil(full);
     if placements.len() as u128 != needed {
         return Err(MetaError::Placement {

@@ -22,7 +22,7 @@ pub enum QuotaError {
     },
     /// The pool would have too many files.
     #[error(
-        "pool {pool} has all {limit} files of its quota; remove files, or raise the quota with 'gabion pool quota'"
+        "pool {pool} has as many files as its quota permits, {limit}; remove files, or raise the quota with 'gabion pool quota'"
     )]
     Files {
         /// The pool.
@@ -57,7 +57,7 @@ pub enum QuotaError {
     },
     /// There would be too many files and directories below a directory.
     #[error(
-        "there are all {limit} files and directories of its quota below '{directory}'; remove some, or raise the quota with \
+        "there are as many files and directories below '{directory}' as its quota permits, {limit}; remove some, or raise the quota with \
         'gabion quota'"
     )]
     DirectoryFiles {
@@ -68,12 +68,13 @@ pub enum QuotaError {
     },
     /// A name would be on the other side of the border of a directory with a quota.
     #[error(
-        "'{0}' is not below the same directory with a quota as the present name; copy it there, then remove it here"
+        "the quota of a directory would count only one of the present name and '{0}'; copy it there, then remove it here, or \
+        remove the quota with 'gabion quota DIRECTORY --remove'"
     )]
     Border(String),
     /// A directory with a quota would be below another one.
     #[error(
-        "'{directory}' is below '{of}', and only one of them can have a quota; remove the present one first"
+        "'{directory}' is below '{of}', and only one of them can have a quota; remove the present one with 'gabion quota DIRECTORY --remove' first"
     )]
     Nested {
         /// The lower directory.

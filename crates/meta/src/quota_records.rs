@@ -50,7 +50,7 @@ pub struct PoolUse {
     pub files: u64,
 }
 
-/// What is below a directory with a quota.
+/// Bytes and files below a directory with a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DirectoryUse {
     /// The sum of the sizes of files, holes included.
@@ -75,6 +75,6 @@ pub struct QuotaStatus {
     pub path: String,
     /// The most that may be below it. Its limit of files counts directories too.
     pub quota: Quota,
-    /// What is below it.
+    /// Bytes and files below it.
     pub used: DirectoryUse,
 }

@@ -15,9 +15,7 @@ pub const FILE_NAME_BYTES: usize = 4096;
 
 /// Most bytes of a file.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// Most stripes of a put: its commit is one transaction.
-pub const PUT_STRIPES_MAX: u64 = 1 << 17;
-/// Most stripes of a file. No message and no transaction grows with them after the put.
+/// Most stripes of a file. No message and no transaction grows with them.
 pub const FILE_STRIPES_MAX: u64 = 1 << 24;
 
 /// Identifies a put. Never reused.
@@ -168,6 +166,8 @@ pub struct DirectoryRecord {
     pub attributes: Attributes,
     /// The directory whose quota counts what is made in it: itself, or one above it.
     pub quota: Option<DirectoryId>,
+    /// Whether it is of a snapshot: it gets no names, and may lose them.
+    pub is_read_only: bool,
 }
 
 /// The begin of an append phase.
@@ -189,6 +189,7 @@ impl DirectoryRecord {
             generation: 0,
             attributes: Attributes::new(NewAttributes::DIRECTORY, now),
             quota: None,
+            is_read_only: false,
         }
     }
 }
@@ -206,9 +207,10 @@ pub enum Inode {
 /// rows of their own ([`Extent`](crate::Extent)); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its present path, or that of the name by which it was found. The row has the last name of its first path only.
+    /// Its present path, or that of the name by which it was found; the last name of an orphan. The row has the last name of
+    /// its first path only.
     pub name: String,
-    /// The directory in which its first name lies.
+    /// The directory in which its first name lies; the root for an orphan.
     pub directory: DirectoryId,
     /// Its pool.
     pub pool: PoolId,
@@ -228,7 +230,7 @@ pub struct FileRecord {
     pub truncation_count: u64,
     /// Its permissions and times.
     pub attributes: Attributes,
-    /// The number of its names.
+    /// The number of its names; 0 if it is an orphan.
     pub link_count: u64,
     /// If it is a symbolic link, which has no bytes.
     pub symlink: Option<Symlink>,
@@ -389,9 +391,10 @@ pub struct FencingToken(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
-/// A client's session of advisory locks. The coordinator numbers them, and uses no number again.
+/// A client's session, which has its advisory locks and its open files. The coordinator numbers them, and uses no number
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
-pub struct LockSessionId(pub u64);
+pub struct ClientSessionId(pub u64);
 
 /// The clients that may write a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -432,11 +435,17 @@ pub struct PutRecord {
     pub id: PutId,
     /// Its result.
     pub target: PutTarget,
-    /// The ids that its stripes had when they were reserved, in the file's order.
+    /// The ids that its stripes had when they were reserved, in the file's order, but for those that have entered the
+    /// map of the file.
     pub runs: Vec<StripeRun>,
+    /// The number of its first stripes, which are stored and have entered the map of the file.
+    pub entered_count: u64,
+    /// The bytes of the file in these.
+    pub entered_bytes: u64,
     /// The number of its extensions: a late message of an earlier extension is told by it.
     pub step: u64,
-    /// When its client was last active, in milliseconds of the coordinator's clock.
+    /// When it began or was last extended, in milliseconds of the coordinator's clock. Nothing depends on it: the
+    /// coordinator knows in memory when it last heard the client of a put.
     pub touched_ms: u64,
 }
 

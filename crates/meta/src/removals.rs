@@ -3,6 +3,7 @@
 //! stripes of a map that was shared by files which are all removed.
 
 use crate::displaced::discard;
+use crate::entering::entered_maps;
 use crate::error::MetaError;
 use crate::extents::{own_extents, rows_from};
 use crate::kv::{KeyValue, WriteTxn};
@@ -28,7 +29,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Live stripes that may be in no file: those of removed maps, and those of maps below others.
+    /// Live stripes that may be in no file: those of removed maps, those of maps below others, and stored ones of open
+    /// puts.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -39,7 +41,8 @@ impl<K: KeyValue> Meta<K> {
             let below = MAPS.scan(txn, &MAPS.all(), usize::MAX)?;
             let removed = removed.into_iter().map(|(map, ())| map);
             let below = below.into_iter().map(|(_, record)| record.below);
-            let maps: BTreeSet<MapId> = removed.chain(below).collect();
+            let open = entered_maps(txn)?;
+            let maps: BTreeSet<MapId> = removed.chain(below).chain(open).collect();
             for map in maps {
                 let extents = own_extents(txn, map)?.into_iter();
                 stripes.extend(extents.map(|(_, extent)| extent.stripe));

@@ -151,7 +151,8 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`];
     /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
-    /// [`MetaError::FileChanged`] when other changes since do not go together with this one;
+    /// [`MetaError::FileChanged`] when other changes since do not go together with this one, such as a truncation before a
+    /// new stripe;
     /// [`MetaError::StillServed`] when it fills a hole and others have made one since;
     /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`]; [`MetaError::Quota`] of a directory that has no room for a larger
     /// file by now.
@@ -185,6 +186,9 @@ impl<K: KeyValue> Meta<K> {
             for (&offset, new) in rewrite.offsets.iter().zip(new) {
                 if find(txn, &layers, offset)?.is_some() {
                     return Err(MetaError::FileChanged("a hole is filled by now"));
+                }
+                if offset >= file.size_bytes {
+                    return Err(MetaError::FileChanged("it ends before a new stripe by now"));
                 }
                 make_live(txn, new, places.remove(&offset))?;
                 extents::insert(txn, file.map, offset, std::slice::from_ref(new))?;

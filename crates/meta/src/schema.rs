@@ -8,8 +8,8 @@ use crate::map_records::{Extent, MapRecord};
 use crate::paths::DirectoryId;
 use crate::quota_records::{DirectoryQuota, PoolUse, Quota};
 use crate::records::{
-    ChangeDone, DirectoryRecord, Exclusive, FileRecord, Growth, Inode, LeaseRecord, LockSessionId,
-    MapId, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
+    ChangeDone, ClientSessionId, DirectoryRecord, Exclusive, FileRecord, Growth, Inode,
+    LeaseRecord, MapId, NodeRecord, Phase, PoolRecord, Progress, PutId, PutRecord, RepairSettings,
     RequestedForm, Secret, Standing, StartRecord, TicketKey,
 };
 use crate::replacement_records::ReplacementRecord;
@@ -20,7 +20,7 @@ use gabion_layout::{ChunkIndex, Generation, NodeId, PoolId, StripeId, StripeReco
 use std::collections::BTreeMap;
 
 /// The format that this program writes, and the only one that it reads.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 14;
 
 /// The store's format. Its own shape never changes, so every program can read it.
 pub(crate) const FORMATS: Table<(), u32> = Table::new("format", 0, 1);
@@ -49,7 +49,7 @@ pub(crate) const INLINE: Table<PutId, Vec<u8>> = Table::new("inline bytes", 57, 
 pub(crate) const NAMES: Table<(DirectoryId, String), Inode> = Table::new("names", 33, 2);
 /// Directories. The root has a row too, but no name.
 pub(crate) const DIRECTORIES: Table<DirectoryId, DirectoryRecord> =
-    Table::new("directories", 40, 4);
+    Table::new("directories", 40, 5);
 /// The names of files beside their first ones.
 pub(crate) const HARD_LINKS: Table<PutId, Vec<(DirectoryId, String)>> =
     Table::new("hard links", 42, 1);
@@ -67,7 +67,7 @@ pub(crate) const COPIES: Table<StripeId, ()> = Table::new("copies", 54, 1);
 /// Maps that take in the one below them, because no other map is above that.
 pub(crate) const MERGES: Table<MapId, ()> = Table::new("merges", 53, 1);
 /// Open puts.
-pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 5);
+pub(crate) const PUTS: Table<PutId, PutRecord> = Table::new("puts", 7, 6);
 /// Stripes of open puts.
 pub(crate) const PENDING: Table<StripeId, StripeRecord> = Table::new("pending stripes", 8, 2);
 /// Stripes of open puts that were placed again: from their first id to their current one.
@@ -82,6 +82,12 @@ pub(crate) const GARBAGE: Table<StripeId, StripeRecord> = Table::new("garbage", 
 pub(crate) const WITHDRAWN: Table<StripeId, ()> = Table::new("withdrawn garbage", 21, 1);
 /// The last lease of each stripe that ever had one.
 pub(crate) const LEASES: Table<StripeId, LeaseRecord> = Table::new("leases", 12, 3);
+/// Stripes that nodes may update in place, each with the own map of its file: the map of each file for which a node has
+/// asked.
+pub(crate) const WRITTEN: Table<StripeId, Vec<MapId>> = Table::new("written stripes", 61, 1);
+/// The same by the map.
+pub(crate) const WRITTEN_IN: Table<(MapId, StripeId), ()> =
+    Table::new("written stripes by map", 62, 1);
 /// Settlements that left out nodes which may return.
 pub(crate) const EXCLUSIONS: Table<StripeId, Exclusions> = Table::new("exclusions", 14, 2);
 /// Stripes that may have updates that parity does not include yet.
@@ -94,6 +100,9 @@ pub(crate) const FORMER_HOLDERS: Table<StripeId, Vec<(NodeId, ChunkIndex)>> =
     Table::new("former holders", 24, 1);
 /// Failed nodes that have chunks of live stripes or garbage which have moved elsewhere.
 pub(crate) const ABSENT_HOLDERS: Table<StripeId, Vec<NodeId>> = Table::new("absent holders", 39, 1);
+/// The same by the nodes.
+pub(crate) const ABSENT_ON: Table<(NodeId, StripeId), ()> =
+    Table::new("absent holders by node", 60, 1);
 /// Chunks that were rebuilt since their stripe was made, each with the generation of that. Reports
 /// about their nodes' earlier chunks do not concern them.
 pub(crate) const REMADE: Table<StripeId, Vec<(ChunkIndex, Generation)>> =
@@ -138,15 +147,19 @@ pub(crate) const GRANTED_LEASE: Table<(), u64> = Table::new("granted lease", 46,
 /// Numbers of the coordinator's starts of which a node knew more than the metadata, which were an old copy.
 pub(crate) const CONTRADICTED: Table<u64, ()> = Table::new("contradicted starts", 47, 1);
 
+/// Files without a name that clients may have open.
+pub(crate) const ORPHANS: Table<PutId, ()> = Table::new("orphans", 59, 1);
+
 /// Advisory locks by file and session; no row is empty.
-pub(crate) const LOCKS: Table<(PutId, LockSessionId), Vec<HeldLock>> = Table::new("locks", 48, 1);
+pub(crate) const LOCKS: Table<(PutId, ClientSessionId), Vec<HeldLock>> = Table::new("locks", 48, 1);
 
 /// The files in which a session has locks.
-pub(crate) const LOCKED_FILES: Table<(LockSessionId, PutId), ()> =
+pub(crate) const LOCKED_FILES: Table<(ClientSessionId, PutId), ()> =
     Table::new("locked files", 49, 1);
 
-/// Sessions of advisory locks, each with the number of its locks.
-pub(crate) const LOCK_SESSIONS: Table<LockSessionId, u64> = Table::new("lock sessions", 50, 1);
+/// Clients' sessions, each with the number of its locks.
+pub(crate) const CLIENT_SESSIONS: Table<ClientSessionId, u64> =
+    Table::new("client sessions", 50, 1);
 
 /// The coordinator's last starts by their numbers.
 pub(crate) const STARTS: Table<u64, StartRecord> = Table::new("starts", 30, 2);
@@ -172,16 +185,18 @@ pub(crate) enum Counter {
     Changes = 7,
     /// Ids of directories that were leased. The root has the first.
     LeasedDirectories = 8,
-    /// The number of the next session of locks.
-    NextLockSession = 9,
+    /// The number of the next session of a client.
+    NextClientSession = 9,
     /// Locks of all sessions.
     LockCount = 10,
     /// The number above each stripe id that was garbage and reclaimed.
     ReclaimedStripes = 11,
+    /// Rows of [`ORPHANS`].
+    OrphanCount = 12,
 }
 
 impl Counter {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::NextNode,
         Self::NextPool,
         Self::LeasedPuts,
@@ -191,9 +206,10 @@ impl Counter {
         Self::LifetimeMs,
         Self::Changes,
         Self::LeasedDirectories,
-        Self::NextLockSession,
+        Self::NextClientSession,
         Self::LockCount,
         Self::ReclaimedStripes,
+        Self::OrphanCount,
     ];
 
     /// Its value.

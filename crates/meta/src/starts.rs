@@ -53,6 +53,29 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
+    /// The newest start that the metadata know.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn last_start(&self) -> Result<Option<Start>, MetaError> {
+        let rows = self
+            .store
+            .read(|txn| STARTS.scan(txn, &STARTS.all(), usize::MAX))?;
+        let last = rows.into_iter().next_back();
+        Ok(last.map(|(number, StartRecord { nonce, .. })| Start { number, nonce }))
+    }
+
+    /// Whether an earlier run has noted that a node knows more of this start, or of a later one, than these metadata.
+    ///
+    /// # Errors
+    /// When the store fails or a row is corrupt.
+    pub fn is_contradicted_from(&self, start: u64) -> Result<bool, MetaError> {
+        let known = self
+            .store
+            .read(|txn| CONTRADICTED.scan(txn, &CONTRADICTED.all(), CONTRADICTED_COUNT_MAX))?;
+        Ok(known.into_iter().any(|(known, ())| known >= start))
+    }
+
     /// Records the nonce of this run of the coordinator, which the caller draws at random. Returns
     /// all remembered starts, oldest first, each with the number of changes before it; the last is this one.
     ///

@@ -4,7 +4,7 @@
 use crate::error::MetaError;
 use crate::kv::{ReadTxn, Row, WriteTxn};
 use crate::paths::DirectoryId;
-use crate::records::{Inode, LockSessionId, MapId, PutId};
+use crate::records::{ClientSessionId, Inode, MapId, PutId};
 use gabion_layout::{NodeId, PoolId, StripeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,7 +96,7 @@ big_endian_key!(
     PutId,
     MapId,
     DirectoryId,
-    LockSessionId
+    ClientSessionId
 );
 
 impl<A: FixedKey, B: Key> Key for (A, B) {

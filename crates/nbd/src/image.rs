@@ -212,21 +212,39 @@ impl Image {
         if self.narrowed(range).is_empty() && self.file.is_stored(range) {
             return self.store_zeros(range, locked).await;
         }
-        let all_stored = self.retry(|| self.file.stored_within(range)).await?;
-        if all_stored.is_empty() {
-            // Another server may have punched it, and not have ended.
-            return self.retry(|| self.file.await_withdrawal()).await;
-        }
-        for stored in all_stored {
-            let mut at = stored.offset;
-            while at < stored.end() {
-                let first = self.widened(ByteRange::new(at, 1)).offset;
-                let end = first.saturating_add(PUNCHED_COUNT.saturating_mul(self.segment_bytes));
-                let step = ByteRange::new(at, end.min(stored.end()) - at);
-                self.retry(|| self.file.punch(step)).await?;
-                at = step.end();
-                locked.advance(at);
+        let (mut rest, mut is_hole) = (range, true);
+        // By windows: a long range may have very many parts.
+        while !rest.is_empty() {
+            let window = self.retry(|| self.file.stored_window(rest.offset)).await?;
+            for stored in window.ranges.iter().filter_map(|part| part.intersect(rest)) {
+                is_hole = false;
+                self.punch_stored(stored, locked).await?;
             }
+            let at = window.end.clamp(rest.offset, rest.end());
+            locked.advance(at);
+            rest = ByteRange::new(at, rest.end() - at);
+        }
+        if is_hole {
+            // Another server may have punched it, and not have ended.
+            self.retry(|| self.file.await_withdrawal()).await?;
+        }
+        Ok(())
+    }
+
+    /// Punches bytes that are stored, a few segments at a time.
+    async fn punch_stored(
+        &self,
+        stored: ByteRange,
+        locked: &Locked<'_>,
+    ) -> Result<(), DeviceError> {
+        let mut at = stored.offset;
+        while at < stored.end() {
+            let first = self.widened(ByteRange::new(at, 1)).offset;
+            let end = first.saturating_add(PUNCHED_COUNT.saturating_mul(self.segment_bytes));
+            let step = ByteRange::new(at, end.min(stored.end()) - at);
+            self.retry(|| self.file.punch(step)).await?;
+            at = step.end();
+            locked.advance(at);
         }
         Ok(())
     }
@@ -381,7 +399,7 @@ fn may_pass(error: &ClientError) -> bool {
         error,
         ClientError::Late { .. }
             | ClientError::NoCoordinator(_)
-            | ClientError::TooFewLeft { .. }
+            | ClientError::Recovering(_)
             | ClientError::Undecided { .. }
             | ClientError::Forgotten(_)
     );

@@ -23,6 +23,7 @@ mod message;
 mod metrics;
 mod outgoing;
 mod pace;
+mod patience;
 mod range_lock;
 mod server;
 mod session;

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stops_waiting_stands_in_nobodys_way() {
+    async fn a_cancelled_wait_blocks_no_other_request() {
         let lock = RangeLock::default();
         let first = lock.lock(range(0, 10)).now_or_never().expect("free");
         {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_whose_time_is_up_gets_no_range_and_is_in_no_other_requests_way() {
+    async fn a_request_that_has_timed_out_gets_no_range_and_blocks_no_other() {
         let lock = RangeLock::default();
         let limit = Duration::from_millis(1);
         let first = lock.lock_within(range(0, 10), limit).await;

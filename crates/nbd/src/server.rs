@@ -5,6 +5,7 @@ use crate::device::Exports;
 use crate::entering::{Entering, Entry};
 use crate::handshake::{self, Agreed, Encryption, greet, negotiate};
 use crate::metrics::Metrics;
+use crate::patience::{CountedExports, Excused};
 use crate::session;
 use crate::socket::Socket;
 use crate::tls::{Tls, in_words};
@@ -42,7 +43,7 @@ pub struct Limits {
     pub connection_bytes: usize,
     /// Requests of one connection in flight.
     pub request_count: usize,
-    /// Time for the handshake.
+    /// Time for the client's part of the handshake. The time in which an export is opened does not count.
     pub handshake: Duration,
     /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply. With TLS, the
     /// longest time for the last 64 KiB of a reply. The peer has so much time for the whole of it, too, and a second more for
@@ -240,22 +241,23 @@ impl Server {
         peer: String,
         mut turn: Turn,
     ) {
-        let handshake = self.handshake(socket, encryption, &mut turn);
+        let excused = Excused::default();
+        let handshake = self.handshake(socket, encryption, (&mut turn, &excused));
         let opened = tokio::select! {
-            opened = timeout(self.limits.handshake, handshake) => opened,
+            opened = excused.within(self.limits.handshake, handshake) => opened,
             why = self.ends() => return closed(&peer, why),
         };
         match opened {
-            Ok(Ok(Opened::Plain(reader, writer, agreed))) => {
+            Some(Ok(Opened::Plain(reader, writer, agreed))) => {
                 self.serve(reader, writer, (agreed, &peer), pending()).await;
             }
-            Ok(Ok(Opened::Encrypted(reader, writer, agreed, client))) => {
+            Some(Ok(Opened::Encrypted(reader, writer, agreed, client))) => {
                 let barred = client.barred();
                 self.serve(reader, writer, (agreed, &peer), barred).await;
             }
-            Ok(Err(handshake::Ended::Broken(why))) => closed(&peer, why),
-            Ok(Err(handshake::Ended::Left | handshake::Ended::BeginsTls(_))) => {}
-            Err(_) => closed(&peer, "its handshake took too long"),
+            Some(Err(handshake::Ended::Broken(why))) => closed(&peer, why),
+            Some(Err(handshake::Ended::Left | handshake::Ended::BeginsTls(_))) => {}
+            None => closed(&peer, "its handshake took too long"),
         }
         drop(turn);
     }
@@ -265,13 +267,21 @@ impl Server {
         &self,
         socket: S,
         encryption: Encryption,
-        turn: &mut Turn,
+        (turn, excused): (&mut Turn, &Excused),
     ) -> Result<Opened<S>, handshake::Ended> {
-        let exports = &*self.exports;
+        let exports = CountedExports {
+            exports: &*self.exports,
+            excused,
+        };
         let (reader, mut writer) = socket.halves();
         let mut reader = buffered(reader);
         let has_padding = greet(&mut reader, &mut writer).await?;
-        let negotiated = negotiate(&mut reader, &mut writer, exports, (encryption, has_padding));
+        let negotiated = negotiate(
+            &mut reader,
+            &mut writer,
+            &exports,
+            (encryption, has_padding),
+        );
         let tls = match negotiated.await {
             Ok(agreed) => return Ok(Opened::Plain(reader, writer, agreed)),
             Err(handshake::Ended::BeginsTls(tls)) => tls,
@@ -295,7 +305,7 @@ impl Server {
         let (reader, mut writer) = split(stream);
         let mut reader = buffered(reader);
         let begun = (Encryption::Begun, has_padding);
-        match negotiate(&mut reader, &mut writer, exports, begun).await {
+        match negotiate(&mut reader, &mut writer, &exports, begun).await {
             Ok(agreed) => Ok(Opened::Encrypted(reader, writer, agreed, client)),
             Err(ended) => {
                 // The client can tell the end of TLS from a connection that was cut.

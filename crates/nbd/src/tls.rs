@@ -7,8 +7,9 @@
 //! ones, so certificates are renewed while the server runs. Connections of attached clients end when the files do not
 //! admit their certificates any more, for instance because a new list revokes them.
 //!
-//! The configuration is that of the cluster's own connections (`trust/credentials.rs` in `wire`, of which a gateway knows
-//! nothing) but for two things: clients speak TLS 1.2 too, as the Linux kernel's does, and certificates have no roles.
+//! The configuration equals that of the cluster's own connections (`trust/credentials.rs` in `wire`, which a gateway does
+//! not use), with two differences: clients may also speak TLS 1.2, as the Linux kernel's client does, and certificates
+//! have no roles.
 
 use rustls::crypto::ring::default_provider; // tidy: allow(provider) rustls' name
 use rustls::pki_types::pem::{self, PemObject};

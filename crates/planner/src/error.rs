@@ -34,7 +34,7 @@ pub enum PlanError {
     #[error("every node that has the last updates of {0} is lost")]
     NoCopy(ChunkIndex),
     /// A log is not at a node that could have it in this layout.
-    #[error("the nodes that have the last updates of {0} are those of another layout")]
+    #[error("the nodes that have the last updates of {0} belong to another layout")]
     MovedLog(ChunkIndex),
     /// A lost chunk has no node that it may be repaired onto.
     #[error(

@@ -56,9 +56,8 @@ impl Commit {
         let refused =
             |error: PlanError| Refusal::Failed(format!("a commit cannot be made: {error}"));
         let appending = scheme.appending();
-        let appending = appending.ok_or_else(|| {
-            Refusal::Failed("the pool's update scheme commits nothing".to_owned())
-        })?;
+        let appending = appending
+            .ok_or_else(|| Refusal::Failed("the pool's update scheme has no commits".to_owned()))?;
         let plan = appending.commit(stripe, topology, waiting, UPDATE_SLICE_BYTES);
         let plan = plan.map_err(refused)?.kept(keepings);
         check(&plan, stripe.code)

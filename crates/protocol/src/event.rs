@@ -22,8 +22,12 @@ pub enum Event {
     Evicted(NodeId),
     /// The second node has not reached the first one for long: the first is not a member until it can.
     EvictedForLink(NodeId, NodeId),
+    /// Other nodes cannot reach a node, which stays a member because the cluster cannot spare it.
+    NotSpared(NodeId),
     /// A node has found chunks of its own damaged: they are repaired.
     Damaged(NodeId, u64),
+    /// A node cannot read this many chunks now that it has found damaged: they count until it can.
+    DamageInDoubt(NodeId, u64),
     /// A node is declared failed: its chunks count as lost.
     Failed(NodeId),
     /// A failed node has not returned in time: its chunks are repaired elsewhere.
@@ -64,7 +68,9 @@ impl Event {
             Self::Suspect(_) => "suspect",
             Self::Evicted(_) => "evicted",
             Self::EvictedForLink(..) => "evicted_for_link",
+            Self::NotSpared(_) => "not_spared",
             Self::Damaged(..) => "damaged",
+            Self::DamageInDoubt(..) => "damage_in_doubt",
             Self::Failed(_) => "failed",
             Self::Abandoned(_) => "abandoned",
             Self::Drained(_) => "drained",
@@ -92,7 +98,9 @@ impl Event {
                 | Self::JoinRefused(..)
                 | Self::Evicted(_)
                 | Self::EvictedForLink(..)
+                | Self::NotSpared(_)
                 | Self::Damaged(..)
+                | Self::DamageInDoubt(..)
                 | Self::Failed(_)
                 | Self::Abandoned(_)
                 | Self::DiskHangs(_)
@@ -113,7 +121,9 @@ impl Event {
             | Self::Suspect(node)
             | Self::Evicted(node)
             | Self::EvictedForLink(node, _)
+            | Self::NotSpared(node)
             | Self::Damaged(node, _)
+            | Self::DamageInDoubt(node, _)
             | Self::Failed(node)
             | Self::Abandoned(node)
             | Self::Drained(node)
@@ -160,9 +170,7 @@ impl fmt::Display for Event {
             ),
             Self::JoinRefused(node, why) => write!(f, "{node} may not join again: {why}"),
             Self::Suspect(node) => write!(f, "{node} is suspect: its lease has expired"),
-            Self::Evicted(node) => {
-                write!(f, "{node} is evicted: other nodes cannot reach it")
-            }
+            Self::Evicted(node) => write!(f, "{node} is evicted: others cannot reach it"),
             Self::EvictedForLink(node, other) => write!(
                 f,
                 "{node} is evicted until {other} can reach it: updates of stripes with chunks on both waited"
@@ -171,6 +179,12 @@ impl fmt::Display for Event {
                 f,
                 "{node} has found {count} damaged chunks of its own: they are repaired"
             ),
+            Self::NotSpared(node) => {
+                write!(f, "others cannot reach {node}, which the cluster needs")
+            }
+            Self::DamageInDoubt(node, n) => {
+                write!(f, "{node} cannot read {n} damaged chunks again")
+            }
             Self::Failed(node) => write!(f, "{node} has failed: its chunks count as lost"),
             Self::Abandoned(node) => {
                 write!(
@@ -201,12 +215,7 @@ impl fmt::Display for Event {
             Self::RepairBegan(stripe) => write!(f, "the repair of {stripe} begins"),
             Self::RepairEnded(stripe) => write!(f, "the repair of {stripe} has ended"),
             Self::Encoded(stripe) => write!(f, "a replicated segment is encoded as {stripe}"),
-            Self::Promoted(stripe) => {
-                write!(
-                    f,
-                    "an encoded segment is replicated again, from {stripe} on"
-                )
-            }
+            Self::Promoted(stripe) => write!(f, "a segment is replicated again, from {stripe} on"),
             Self::RepairFailed(stripe, why) => {
                 write!(
                     f,

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stood_if_one_remembers_it_and_not_if_somebody_would() {
+    fn a_run_stood_if_one_node_remembers_it_and_never_if_nodes_that_would_do_not() {
         let stood = RunFate::Stood(Sequence(5));
         check(&[None, Some((Some(5), 0)), None], stood);
         check(&[Some((None, 0)), Some((Some(5), 9)), None], stood);

@@ -37,8 +37,8 @@ pub(crate) fn held_chunks(stripes: Vec<HeldStripe>) -> Vec<HeldChunk> {
     held.collect()
 }
 
-/// Makes decisions durable that were made while this node was away.
-pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<(), StoreError> {
+/// Makes decisions durable that were made while this node was away. Returns the chunks that this has cost.
+pub(crate) fn accept(store: &Store, decided: Vec<Decided>) -> Result<Vec<ChunkId>, StoreError> {
     let decision = |decided: Decided| Decision {
         stripe: decided.stripe,
         epoch: decided.epoch,

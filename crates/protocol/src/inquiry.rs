@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_nobody_is_slow_itself() {
+    fn a_node_that_waits_for_no_other_is_slow_itself() {
         check(
             [Some(&[1]), Some(&[2]), Some(&[]), Some(&[2]), Some(&[3])],
             &[2],
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn other_refusals_are_nobodys_fault_here() {
+    fn other_refusals_make_no_node_suspect() {
         let mut inquiry = Inquiry::new([NodeId(1), NodeId(2)]);
         inquiry.hear(NodeId(1), Some(Err(Refusal::NoSpace)));
         inquiry.hear(NodeId(2), Some(Ok(())));

@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::holdings::{accept, begin, held_chunks, set_aside};
 use crate::limits::Limits;
 use crate::message::{
-    Applicant, CoordinatorCall, HeldChunk, InventoryDigest, InventoryPage, JoinBegun, JoinEnd,
-    JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope, ask,
+    Applicant, Cause, CoordinatorCall, HeldChunk, InventoryDigest, InventoryPage, JoinBegun,
+    JoinEnd, JoinSession, Joined, NodeStatus, PageAnswer, Refusal, Scope, ask,
 };
 use crate::participant::Participant;
 use crate::ports::{Ask as _, CoordinatorError};
@@ -80,7 +80,9 @@ pub enum JoinError {
 impl From<CoordinatorError> for JoinError {
     fn from(error: CoordinatorError) -> Self {
         match error {
-            CoordinatorError::Refused(denial) => Self::Refused(denial.sentence),
+            CoordinatorError::Refused(denial) if denial.cause != Cause::NotLeading => {
+                Self::Refused(denial.sentence)
+            }
             other => Self::Unreachable(other.to_string()),
         }
     }
@@ -238,6 +240,10 @@ impl Joining<'_> {
     }
 
     /// Makes an answer durable, and keeps the session alive during that.
+    ///
+    /// # Errors
+    /// [`JoinError::Unreachable`] when that has cost a chunk which the node has reported: the coordinator counts it. The
+    /// report of the next join leaves it out.
     async fn obey(&mut self, answer: PageAnswer) -> Result<(), JoinError> {
         self.set_aside(answer.obsolete).await?;
         if answer.decided.is_empty() {
@@ -247,7 +253,13 @@ impl Joining<'_> {
         let obeyed = self
             .participant
             .with_store(move |store| accept(store, decided));
-        obeyed.await.map_err(store_error)
+        let lost = obeyed.await.map_err(store_error)?;
+        match lost.first() {
+            None => Ok(()),
+            Some(chunk) => Err(JoinError::Unreachable(format!(
+                "{chunk} cannot be read any more; the node joins again without it"
+            ))),
+        }
     }
 
     async fn set_aside(&mut self, chunks: Vec<ChunkId>) -> Result<(), JoinError> {
@@ -266,7 +278,7 @@ impl Joining<'_> {
 
     /// Whether the node may set unknown chunks aside.
     async fn may_set_aside(&mut self) -> Result<bool, JoinError> {
-        self.ask(ask::SetAside(self.session)).await
+        Ok(self.ask(ask::SetAside(self.session)).await?.is_ok())
     }
 
     /// Sets unknown chunks aside, as soon as it may.

@@ -42,4 +42,4 @@ mod trash;
 mod turns;
 mod unfinished;
 mod upkeep;
-mod wake_up;
+pub mod wake_up;

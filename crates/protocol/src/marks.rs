@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_is_told_the_newest_mark_next_time_and_holds_up_nobody() {
+    fn a_silent_node_is_told_the_newest_mark_next_time_and_delays_no_other_node() {
         let wire = Arc::new(Wire::default());
         let marks = Marks::new(
             Arc::clone(&wire) as Arc<dyn Ports>,

@@ -5,19 +5,21 @@ pub mod figures;
 mod measuring;
 mod membership;
 mod participate;
+mod recovery;
+mod route;
 
 pub use crate::joining::{JoinError, NodeOptions};
-use measuring::{Measuring, refusal_of};
+use measuring::Measuring;
 
 use crate::joining::ask_to_join;
 use crate::locks::lock;
 use crate::message::{
     Damage, Flow, JoinSession, Meter, NodeHealth, NodeReply, NodeRequest, NodeStatus, NodeUsage,
-    Refusal, RunPart, Scrubbed, Served, ask,
+    Progress, RESERVES_ASKED_MAX, Refusal, RunPart, Scrubbed, Served, ask,
 };
 use crate::participant::{Participant, generation_of};
 use crate::ports::{Address, Asker, Ports};
-use crate::primary::{NotMade, Primaries};
+use crate::primary::{NotDone, Primaries};
 use crate::progress::Heard;
 use crate::staging::Staging;
 use crate::ticket::Keyring;
@@ -181,18 +183,17 @@ impl Node {
             let ports = &node.participant.ports;
             let measuring = Measuring::begin(&request, &**ports);
             let answer = node.serve(request, origin, asker).await;
-            measuring.end(&**ports, (&node.health, &node.served), refusal_of(&answer));
-            if let Some(refusal) = refusal_of(&answer) {
-                match refusal {
-                    Refusal::Damaged(damage) => node.report(vec![damage.clone()]),
-                    // The refusal may come from another node, which this one has asked.
-                    Refusal::StoreFailed(_) => {
-                        node.leave_if_failed();
-                    }
-                    _ => {}
+            let refusal = answer.as_ref().err().map(NotDone::refusal);
+            measuring.end(&**ports, (&node.health, &node.served), refusal);
+            match refusal {
+                Some(Refusal::Damaged(damage)) => node.report(vec![damage.clone()]),
+                // The refusal may come from another node, which this one has asked.
+                Some(Refusal::StoreFailed(_)) => {
+                    node.leave_if_failed();
                 }
+                _ => {}
             }
-            answer.unwrap_or_else(NodeReply::Refused)
+            answer.unwrap_or_else(NodeReply::from)
         };
         answer.boxed()
     }
@@ -301,92 +302,29 @@ impl Node {
         request: NodeRequest,
         origin: Address,
         asker: Asker,
-    ) -> Result<NodeReply, Refusal> {
+    ) -> Result<NodeReply, NotDone> {
         match (self.admit(&request, asker), &request) {
-            (Ok(()), _) => self.answer(request, origin).await,
-            (Err(refusal), NodeRequest::Update(_)) => Ok(NodeReply::NotBegun(refusal)),
-            (Err(refusal), _) => Err(refusal),
+            (Ok(()), _) => self.route(request, origin).await,
+            (Err(refusal), NodeRequest::Update(_)) => Err(NotDone::NotBegun(refusal)),
+            (Err(refusal), _) => Err(refusal.into()),
         }
     }
 
-    /// Routes a request to the role that it is for: primary, participant, or plain information.
-    async fn answer(&self, request: NodeRequest, origin: Address) -> Result<NodeReply, Refusal> {
-        let (participant, primaries) = (&self.participant, &self.primaries);
-        let nodes = || lock(&self.nodes).clone();
-        let done = |()| NodeReply::Done;
-        match request {
-            NodeRequest::Stage(asked) => self.stage(asked, origin).await,
-            NodeRequest::Unstage(ask::Unstage { run }) => {
-                let now_ms = participant.ports.now_ms();
-                let withdrawn = lock(&self.staging).withdraw(run, origin, now_ms);
-                withdrawn.map(|was_waiting| NodeReply::Unstaged { was_waiting })
-            }
-            NodeRequest::RunPart(part) => self.run_part(*part, origin).await,
-            NodeRequest::Update(update) => self.update(&update).await,
-            NodeRequest::RaiseToken(asked) => {
-                Ok(NodeReply::Raised(primaries.raise_token(&asked).await))
-            }
-            NodeRequest::Fate(asked) => {
-                let fate = primaries.fate(&asked.question, &nodes()).await;
-                fate.map(NodeReply::Fate)
-            }
-            NodeRequest::Mark(asked) => {
-                let (epoch, sequence, appended) = primaries.mark(asked, &nodes()).await?;
-                Ok(NodeReply::Mark {
-                    epoch,
-                    sequence,
-                    appended,
-                })
-            }
-            NodeRequest::Commit(asked) => primaries.commit(asked.stripe, &nodes()).await.map(done),
-            NodeRequest::Collect(asked) => {
-                let holding = participant.collect(asked).await;
-                holding.map(NodeReply::Holding)
-            }
-            NodeRequest::Recollect(asked) => {
-                let memory = participant.recollect(asked).await;
-                memory.map(NodeReply::Recollection)
-            }
-            NodeRequest::Fence(asked) => participant.fence(asked).await.map(done),
-            NodeRequest::Resolve(outcome) => participant.resolve(outcome).await.map(done),
-            NodeRequest::Committed(told) => self.committed(told).await,
-            NodeRequest::Pin(pin) => self.pin(pin).await,
-            NodeRequest::Unpin(ask::Unpin { stripe, cut }) => {
-                self.unpin(|pinned| (pinned.stripe, pinned.cut) == (stripe, cut))
-                    .await;
-                Ok(NodeReply::Done)
-            }
-            NodeRequest::Missed(asked) => self.missed(asked).await,
-            NodeRequest::Latest(asked) => self.latest(asked).await,
-            NodeRequest::Remove(asked) => participant.remove(asked.chunks).await.map(done),
-            NodeRequest::Discard(asked) => participant.discard(asked).await.map(done),
-            NodeRequest::Scrub(asked) => self.scrub(asked.chunks).await,
-            NodeRequest::Attest(asked) => {
-                let mut known = participant.attest(asked.stripe).await?;
-                known.led = primaries.last_committed(asked.stripe);
-                Ok(NodeReply::Attested(known))
-            }
-            NodeRequest::Reach(asked) => self.reach(asked).await,
-            NodeRequest::Renew => Ok(self.hasten_heartbeat()),
-            NodeRequest::Progress(asked) => Ok(NodeReply::Progress(self.heard.of(asked.node))),
-            NodeRequest::Written(ask::Written { chunk, base }) => {
-                let written = lock(&participant.unfinished).written(chunk, base);
-                Ok(NodeReply::Written(written))
-            }
-            NodeRequest::Probe(_) => Ok(NodeReply::Done),
-            NodeRequest::StoreCounts => Ok(NodeReply::StoreCounts(participant.store.counts())),
-            NodeRequest::Meter => Ok(self.meter()),
+    async fn reserved_bytes(
+        &self,
+        stripes: Vec<StripeId>,
+    ) -> Result<Vec<(StripeId, u64)>, Refusal> {
+        if stripes.len() > RESERVES_ASKED_MAX {
+            return Err(Refusal::Invalid(format!(
+                "a question about reserves names {} stripes, and at most {RESERVES_ASKED_MAX} are allowed",
+                stripes.len()
+            )));
         }
+        let count = move |store: &Store| Ok(store.reserved_bytes(&stripes));
+        self.participant.with_store(count).await
     }
 
-    fn meter(&self) -> NodeReply {
-        NodeReply::Meter {
-            sent: self.participant.ports.meter(),
-            planned: self.primaries.planned(),
-        }
-    }
-
-    async fn stage(&self, asked: ask::Stage, origin: Address) -> Result<NodeReply, Refusal> {
+    async fn stage(&self, asked: ask::Stage, origin: Address) -> Result<Sequence, Refusal> {
         let ask::Stage {
             run,
             stripe,
@@ -397,11 +335,14 @@ impl Node {
         } = asked;
         let now_ms = self.participant.ports.now_ms();
         lock(&self.staging).stage(run, origin, (chunk, offset, bytes), now_ms)?;
-        let newest = self.participant.newest(stripe).await?;
-        Ok(NodeReply::Staged { newest })
+        self.participant.newest(stripe).await
     }
 
-    async fn run_part(&self, part: RunPart, origin: Address) -> Result<NodeReply, Refusal> {
+    async fn run_part(
+        &self,
+        part: RunPart,
+        origin: Address,
+    ) -> Result<(Sequence, Option<Progress>), Refusal> {
         let ports = &self.participant.ports;
         if !part.has_valid_runs() {
             let why = "a part of an update has at most 64 runs, and any other part has one";
@@ -412,22 +353,10 @@ impl Node {
         let done = self.participant.run(part, arrivals, origin).await;
         lock(&self.staging).end(&runs, ports.now_ms());
         let progress = self.participant.progress(self.options.start.number);
-        done.map(|as_of| NodeReply::PartDone {
-            as_of,
-            progress: Some(progress),
-        })
+        done.map(|as_of| (as_of, Some(progress)))
     }
 
-    async fn update(&self, update: &ask::Update) -> Result<NodeReply, Refusal> {
-        let nodes = lock(&self.nodes).clone();
-        match self.primaries.update(update, &nodes).await {
-            Ok(sequence) => Ok(NodeReply::Updated { sequence }),
-            Err(NotMade::NotBegun(refusal)) => Ok(NodeReply::NotBegun(refusal)),
-            Err(NotMade::Begun(refusal)) => Err(refusal),
-        }
-    }
-
-    async fn scrub(&self, chunks: Vec<ChunkId>) -> Result<NodeReply, Refusal> {
+    async fn scrub(&self, chunks: Vec<ChunkId>) -> Result<Scrubbed, Refusal> {
         let chunks = if chunks.is_empty() {
             self.participant
                 .with_store(Store::chunks)
@@ -462,11 +391,11 @@ impl Node {
                 Err(refusal) => return Err(refusal),
             }
         }
-        Ok(NodeReply::Scrubbed(Scrubbed {
+        Ok(Scrubbed {
             chunk_count,
             bytes,
             damage,
-        }))
+        })
     }
 
     /// All nodes, from the coordinator's last message.

@@ -130,20 +130,14 @@ impl Participant {
         newest.into_iter().chain(stored).max_by_key(rank)
     }
 
-    /// Remembers a coordinator, unless its start is older than a remembered one or differs from one with
-    /// the same number, or its metadata has fewer changes: then it has an old copy of the metadata.
+    /// Remembers a coordinator, unless a remembered one refuses it.
     pub(crate) async fn follow(&self, coordinator: Origin) -> Result<(), Refusal> {
         let Origin {
             start,
             change_count,
         } = coordinator;
         let known = self.heard();
-        // Answers of one start may overtake each other.
-        let is_old = known.is_some_and(|known| {
-            known.start != start
-                && (known.start.number >= start.number || known.change_count > change_count)
-        });
-        if is_old {
+        if known.is_some_and(|known| known.refuses(&coordinator)) {
             let why = "the coordinator has an old copy of its metadata";
             return Err(Refusal::Invalid(why.to_owned()));
         }
@@ -169,7 +163,8 @@ impl Participant {
         Ok(())
     }
 
-    /// Fences older terms, then returns the records of the stripe.
+    /// Fences older terms, then returns the records of the stripe. Refuses if the node has lost its chunk, because
+    /// records may be missing then: an update that all others hold would seem not to stand.
     pub(crate) async fn collect(&self, asked: ask::Collect) -> Result<Holding, Refusal> {
         self.with_store(move |store| {
             store.fence(asked.stripe, asked.epoch, asked.generation)?;
@@ -184,11 +179,16 @@ impl Participant {
             .await
     }
 
-    /// Returns this node's knowledge of the stripe, without a promise.
+    /// Returns this node's knowledge of the stripe, without a promise. Refuses if the node has lost its chunk, as
+    /// [`Participant::collect`] does.
     pub(crate) async fn attest(&self, stripe: StripeId) -> Result<Attestation, Refusal> {
         let state = match self.store.held_now(stripe) {
-            Some(held) => held.map_err(|error| refusal(&error))?,
-            None => self.with_store(move |store| store.held(stripe)).await?,
+            Some(Ok(held)) if held.lost.is_none() => held,
+            Some(Err(error)) => return Err(refusal(&error)),
+            Some(Ok(_)) | None => {
+                self.with_store(move |store| store.held(stripe)?.whole())
+                    .await?
+            }
         };
         if state.records.len() > ATTESTED_RECORD_COUNT_MAX {
             return Err(Refusal::Unsettled);

@@ -142,7 +142,7 @@ impl Participant {
         };
         if matches!(request.effect, Effect::Resume { .. }) {
             let left = lock(&self.unfinished).resume(chunk, request.generation, base);
-            let gone = || Refusal::Unavailable(format!("what was made of {chunk}"));
+            let gone = || Refusal::Unavailable(format!("the rebuilt part of {chunk}"));
             return left.map(Some).ok_or_else(gone);
         }
         let spec = ChunkSpec {

@@ -10,13 +10,14 @@ mod tokens;
 mod updates;
 
 use self::batch::Line;
-pub(crate) use self::batch::NotMade;
+pub(crate) use self::batch::NotDone;
 use crate::limits::Limits;
 use crate::locks::lock;
 use crate::marks::{Marks, OwnProgress};
 pub use crate::message::failed_nodes;
 use crate::message::{
-    AttestedCut, CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease, ask,
+    AttestedCut, Cause, CommittedMark, CoordinatorCall, Meter, NodeStatus, Refusal, StripeLease,
+    ask,
 };
 use crate::ports::{Ask as _, CoordinatorError, Ports};
 use crate::progress::Heard;
@@ -327,6 +328,10 @@ impl Primaries {
         match lease.await {
             Ok(lease) => lease.map_err(Refusal::NotPrimary),
             Err(CoordinatorError::Busy(denial)) => Err(Refusal::Interrupted(denial.sentence)),
+            // It ends, and another one, or its next run, answers soon.
+            Err(CoordinatorError::Refused(why)) if why.cause == Cause::NotLeading => {
+                Err(Refusal::Interrupted(why.sentence))
+            }
             Err(CoordinatorError::Silent(error)) => Err(Refusal::Unavailable(error.peer)),
             Err(error) => Err(Refusal::Failed(error.to_string())),
         }
@@ -489,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_that_somebody_is_about_to_use_is_not_forgotten() {
+    fn a_stripe_in_use_is_not_forgotten() {
         let led = Arc::new(LedStripe::default());
         assert!(is_forgettable(&led));
         let waiting = Arc::clone(&led);

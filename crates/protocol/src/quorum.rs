@@ -30,7 +30,7 @@ pub struct Agreement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum NoQuorum {
     /// Too few have answered.
-    #[error("only {asked_count} of {needed_count} nodes that a quorum needs answer")]
+    #[error("only {asked_count} of the {needed_count} nodes of a quorum answer")]
     TooFew {
         /// Nodes that have answered.
         asked_count: usize,

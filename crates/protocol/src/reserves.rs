@@ -34,10 +34,10 @@ struct Watched {
     appended_before: u64,
 }
 
-/// What a check of all reserves has decided, beside the work of reviews.
+/// The decisions of a check of all reserves, besides the work of reviews.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Decided {
-    /// When the next period ends.
+    /// End of the next period.
     pub(crate) next_ms: u64,
     /// Reserves that grow at once, with their new sizes.
     pub(crate) grown: Vec<(ChunkId, u64)>,
@@ -96,7 +96,8 @@ impl Reserves {
             let demand = self.demands.entry(*pool).or_default();
             let usual = Policy::of(spec, *chunk_bytes);
             let learnt_bytes = demand.first_bytes(&usual);
-            if stats.is_new && stats.reserved_bytes > 0 {
+            // Records that are too large for it go to the journal, and it follows them.
+            if stats.is_new && stats.reserved_bytes > 0 && stats.stalled_append_count == 0 {
                 decided
                     .planned
                     .extend(learnt_bytes.map(|bytes| (chunk, bytes)));
@@ -347,6 +348,19 @@ mod tests {
         assert_eq!(bed.planned.len(), 2, "used ones follow their own use");
         bed.reserves.retain(&bed.found[..9]);
         assert_eq!(bed.reserves.demands.keys().collect::<Vec<_>>(), [&LIGHT]);
+    }
+
+    #[test]
+    fn a_reserve_grows_if_its_first_records_are_too_large_for_it() {
+        let mut bed = Bed::new(true);
+        let at = bed.put(LIGHT);
+        bed.look();
+        // Each went to the journal, so no record was ever in the reserve.
+        for count in 1..=2 {
+            bed.found[at].0.stalled_append_count = count;
+            bed.look();
+        }
+        assert_eq!(bed.found[at].0.reserved_bytes, 2 * CHUNK_BYTES);
     }
 
     #[test]

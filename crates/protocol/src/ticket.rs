@@ -285,6 +285,11 @@ impl Keyring {
         (self.told, self.told_ms) = (told, sent_ms);
     }
 
+    /// What the coordinator has told last.
+    pub(crate) fn told(&self) -> TicketKeys {
+        self.told.clone()
+    }
+
     /// Checks the ticket of a request. A node that `is_cut_off` from the coordinator accepts it for some time after it
     /// has expired, because its client may not be able to get another one.
     ///

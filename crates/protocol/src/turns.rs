@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_nobody_took_is_passed_on() {
+    fn a_turn_is_passed_on_if_its_waiter_is_cancelled() {
         let turns = Turns::default();
         let first = turns.wait().now_or_never().expect("the turn is free");
         let (mut second, mut third) = (Box::pin(turns.wait()), Box::pin(turns.wait()));

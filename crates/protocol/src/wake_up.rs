@@ -8,20 +8,20 @@ use std::task::Poll;
 
 /// Wakes the one task that waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct WakeUp {
+pub struct WakeUp {
     is_pending: AtomicBool,
     waiting: AtomicWaker,
 }
 
 impl WakeUp {
     /// Wakes the task, now or when it next waits.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.is_pending.store(true, Ordering::Release);
         self.waiting.wake();
     }
 
     /// Waits until a wake-up comes that no earlier wait has taken.
-    pub(crate) async fn woken(&self) {
+    pub async fn woken(&self) {
         poll_fn(|context| {
             // Registered before looking, so that a wake-up in between is not lost.
             self.waiting.register(context.waker());

@@ -12,7 +12,7 @@ use gabion_flash::{
     PAGE_BYTES, UnreadableStripe, array_of, is_blank,
 };
 use gabion_store::{Disk, DiskFile, FlashDisk, free_bytes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -192,6 +192,7 @@ impl Memory {
 /// Creates an array of devices that are blank, or have only the writes of an earlier attempt to create the array with the
 /// identity `begun`.
 fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerError> {
+    check_named_once(config)?;
     check_space(config)?;
     let mut devices = Vec::new();
     let mut capacity_bytes = u64::MAX;
@@ -253,6 +254,24 @@ fn directory_of(path: &Path) -> &Path {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     }
+}
+
+/// Refuses a device that is named twice, also by another path. Nothing is written before.
+fn check_named_once(config: &ArrayConfig) -> Result<(), ServerError> {
+    let mut named = BTreeSet::new();
+    for path in &config.devices {
+        let absolute = match (path.canonicalize(), path.file_name()) {
+            (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+                let directory = directory_of(path).canonicalize();
+                directory.map(|directory| directory.join(name))
+            }
+            (found, _) => found,
+        };
+        if !named.insert(absolute.map_err(io_error("open", path))?) {
+            return Err(ServerError::SameDevice { path: path.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses new devices that do not fit on their disks: their files are allocated whole.
@@ -453,7 +472,7 @@ impl Keeper {
                 let is_blank = is_blank(&device).map_err(|error| error.to_string())?;
                 if !is_blank && !self.store().is_own_device(index, &device) {
                     return Err(
-                        "it holds other data; overwrite its first 4 KiB to use it".to_owned()
+                        "it holds other data; overwrite its first and last MiB with zeros to use it".to_owned()
                     );
                 }
                 let replaced = self.store().replace_device(index, device);
@@ -551,6 +570,34 @@ mod tests {
         assert!(matches!(refused, ServerError::NoSpace { .. }), "{refused}");
         let left = fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(left, 0, "files are left");
+    }
+
+    #[test]
+    fn data_behind_empty_pages_are_foreign_and_a_device_counts_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = config(directory.path());
+        // Where file systems and arrays of other systems have their marks.
+        for at in [4096, 32 << 10, 64 << 10, (1 << 20) - 1, (4 << 20) - 4096] {
+            let mut foreign = vec![0; 4 << 20];
+            foreign[at] = 7;
+            fs::write(&config.devices[1], &foreign).unwrap();
+            let refused = Array::open(&config).map(drop).unwrap_err();
+            assert!(
+                matches!(refused, ServerError::UsedDevice { .. }),
+                "{refused}"
+            );
+            assert!(fs::read(&config.devices[1]).unwrap() == foreign);
+        }
+        for device in &config.devices {
+            fs::remove_file(device).ok();
+        }
+        config.devices[3] = directory.path().join(".").join("device-1");
+        let refused = Array::open(&config).map(drop).unwrap_err();
+        assert!(
+            matches!(refused, ServerError::SameDevice { .. }),
+            "{refused}"
+        );
+        assert!(!config.devices[0].exists(), "nothing is made before");
     }
 
     #[test]

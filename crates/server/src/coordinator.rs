@@ -1,7 +1,7 @@
 //! The coordinator process: metadata on disk, a listener, and the protocol's `Coordinator`.
 
 use crate::admission::begin_join;
-use crate::audit::{AuditLog, AuditedOrder, Became, NotRecorded, Order, peer_of};
+use crate::audit::{AuditLog, AuditedOrder, Became, NotRecorded, Order, peer_of, quota_directory};
 use crate::certificates::{CertificateOffice, Protection, check_loopback};
 use crate::error::{ServerError, io_error, no_randomness, random_bytes};
 use crate::events::{CoordinatorObserver, EventLog, Happening, Refusals, STORE_FAILED, order_of};
@@ -14,10 +14,10 @@ use gabion_metrics::serve_metrics;
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions};
 use gabion_protocol::message::{Cause, CoordinatorReply, CoordinatorRequest, Denial, Flow, ask};
 use gabion_sql::{Leadership, SqlError, StoreOptions};
-use gabion_wire::trust::{Authority, Security, TrustError};
+use gabion_wire::trust::{Authority, TrustError};
 use gabion_wire::{
     CertificateRequest, Connection, Endpoint, Handler, Hello, NotAdmitted, Options, PeerIdentity,
-    ProcessPorts, Responder, Role, TrafficMeter, WireError,
+    ProcessPorts, Responder, Role, TrafficMeter, Versions, WireError,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ pub struct CoordinatorConfig {
     pub options: CoordinatorOptions,
     /// Its proof of its identity, and its certification of others.
     pub protection: Protection,
+    /// The versions of the wire that it speaks: [`Versions::CURRENT`], except in tests.
+    pub versions: Versions,
     /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
     pub metrics: Option<String>,
     /// The time above which operations are logged with their reason; none for no such log.
@@ -94,6 +96,7 @@ impl CoordinatorProcess {
             listen,
             options,
             protection,
+            versions,
             metrics,
             slow,
         } = config;
@@ -121,7 +124,7 @@ impl CoordinatorProcess {
             .await?;
         let started = Happening::plain("started", "the coordinator has started");
         opened.log.note(started);
-        let (handler, endpoint, ports) = environment(&opened, work.clone())?;
+        let (handler, endpoint, ports) = environment(&opened, work.clone(), versions)?;
         let meta = opened.meta;
         // It reads the metadata.
         let made = tokio::task::spawn_blocking(move || Coordinator::new(meta, ports, options));
@@ -215,6 +218,7 @@ type Environment = (Arc<CoordinatorHandler>, Arc<Endpoint>, Arc<ProcessPorts>);
 fn environment(
     opened: &Opened,
     work: Option<Arc<CoordinatorWork>>,
+    versions: Versions,
 ) -> Result<Environment, ServerError> {
     let (office, log) = (&opened.office, &opened.log);
     let handler = Arc::new(CoordinatorHandler {
@@ -226,7 +230,13 @@ fn environment(
         disk: Arc::clone(&opened.disk),
         refusals: Refusals::default(),
     });
-    let endpoint = endpoint(opened.meta.cluster(), &handler, office.security());
+    let options = Options {
+        versions,
+        security: office.security().clone(),
+        ..Options::default()
+    };
+    let served = Arc::clone(&handler) as Arc<dyn Handler>;
+    let endpoint = endpoint(opened.meta.cluster(), served, options);
     let ports = ProcessPorts::new(None, Arc::clone(&endpoint)).map_err(no_randomness)?;
     let log = Arc::clone(log);
     let disk = Arc::clone(&opened.disk);
@@ -236,7 +246,7 @@ fn environment(
 }
 
 /// The address at which it listens.
-fn address_of(
+pub(crate) fn address_of(
     listener: &TcpListener,
     listen: &str,
     protection: &Protection,
@@ -371,21 +381,17 @@ impl Opened {
     }
 }
 
-fn endpoint(
+/// The endpoint of a process that is a cluster's coordinator.
+pub(crate) fn endpoint(
     cluster: ClusterId,
-    handler: &Arc<CoordinatorHandler>,
-    security: &Security,
+    handler: Arc<dyn Handler>,
+    options: Options,
 ) -> Arc<Endpoint> {
     let hello = Hello {
         cluster: Some(cluster),
         role: Role::Coordinator,
         identity: PeerIdentity::default(),
     };
-    let options = Options {
-        security: security.clone(),
-        ..Options::default()
-    };
-    let handler = Arc::clone(handler) as Arc<dyn Handler>;
     Endpoint::new(hello, handler, options, Arc::new(TrafficMeter::default()))
 }
 
@@ -448,8 +454,10 @@ impl Handler for CoordinatorHandler {
         let (office, audit) = (Arc::clone(&self.office), Arc::clone(&self.audit));
         let disk = Arc::clone(&self.disk);
         tokio::spawn(async move {
-            let event = order_of(&request);
-            let order = Order::of(&request).map(|order| (order, peer_of(&connection)));
+            let directory = quota_directory(&coordinator, &request).await;
+            let event = order_of(&request, directory.as_deref());
+            let order = Order::of(&request, directory.as_deref());
+            let order = order.map(|order| (order, peer_of(&connection)));
             let reply = match (request, order) {
                 (CoordinatorRequest::BeginJoin(join), _) => {
                     let begun = begin_join(&coordinator, office, &connection, join).await;

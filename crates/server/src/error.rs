@@ -25,6 +25,25 @@ pub enum ServerError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A recovery is to read metadata in a database.
+    #[error(
+        "--recover reads metadata in a file and not in a database; restore the earlier copy to a file in --data, and omit \
+        --metadata and --metadata-file"
+    )]
+    RecoversNoDatabase,
+    /// The disk of the metadata log has no room for a new base.
+    #[error(
+        "the disk of {} has {} MiB free, and a new base needs {} MiB; free space on it, or the log grows",
+        directory.display(), free_bytes >> 20, needed_bytes.div_ceil(1 << 20)
+    )]
+    LogDiskFull {
+        /// The log's directory.
+        directory: PathBuf,
+        /// Free bytes.
+        free_bytes: u64,
+        /// Bytes of the files there, with some to spare.
+        needed_bytes: u64,
+    },
     /// The process cannot listen on the address.
     #[error(
         "cannot listen on {address}: {source}; choose an address of this machine and a free port with --listen"
@@ -125,12 +144,18 @@ pub enum ServerError {
     Flash(#[from] FlashError),
     /// A device for a new array is not blank.
     #[error("{} is not blank, but there is no array memory at {}; name the memory of its array with --nvram, or \
-    overwrite the device's first 4 KiB", path.display(), nvram.display())]
+    overwrite the device's first and last MiB with zeros", path.display(), nvram.display())]
     UsedDevice {
         /// The device.
         path: PathBuf,
         /// The path of the array's memory.
         nvram: PathBuf,
+    },
+    /// A device for a new array is named twice.
+    #[error("{} is named twice in --devices; name each device once", path.display())]
+    SameDevice {
+        /// The device.
+        path: PathBuf,
     },
     /// An array's memory is a device, a directory or the like.
     #[error("{} is not a regular file; name a regular file with --nvram, on a file system with DAX if the memory is \

@@ -19,6 +19,7 @@ mod metadata;
 mod metrics;
 mod node;
 mod own_disk;
+mod recovery;
 mod slow;
 
 pub use array::ArrayConfig;
@@ -31,5 +32,6 @@ pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
 pub use error::ServerError;
 pub use listening::check_listen;
-pub use metadata::{MetadataPlace, MetadataStore};
+pub use metadata::{MetadataPlace, MetadataStore, forget_log};
 pub use node::{NodeConfig, NodeProcess};
+pub use recovery::{RecoveryConfig, RecoveryProcess};

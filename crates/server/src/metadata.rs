@@ -3,7 +3,9 @@
 
 use crate::error::{ServerError, io_error};
 use gabion_flash::CacheFault;
-use gabion_meta::{ClusterId, KeyValue, Meta, MetaError, ReadTxn, RedbStore, WriteTxn};
+use gabion_meta::{
+    ClusterId, KeyValue, LogError, Meta, MetaError, ReadTxn, RedbStore, WriteTxn, is_log_file,
+};
 use gabion_sql::{DatabaseAddress, Leadership, PostgresStore, StoreOptions};
 use gabion_wire::system_wall_clock;
 use std::fs::{File, TryLockError};
@@ -15,6 +17,9 @@ use std::time::Duration;
 const FILE: &str = "metadata.redb";
 /// Interval of checking whether a metadata log is due for a new base.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
+
+/// Bytes of a metadata log's disk that a new base leaves free.
+const LOG_ROOM_BYTES: u64 = 64 << 20;
 
 /// The place of a cluster's metadata.
 #[derive(Clone, Debug)]
@@ -67,9 +72,27 @@ impl MetadataPlace {
     pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         match self {
             Self::File { path, .. } if path.exists() => self.open(options),
-            Self::File { path, log } => logged(RedbStore::create(path)?, log.as_deref()),
+            Self::File { path, log } => {
+                let made = logged(RedbStore::create(path)?, log.as_deref());
+                if made.is_err() {
+                    // It is blank. The first error is the one to tell.
+                    let _ = std::fs::remove_file(path);
+                }
+                made
+            }
             Self::Database(_) => self.open(options),
         }
+    }
+
+    /// Opens the cluster for a process that changes nothing. A database is refused, because opening it takes the leadership
+    /// from another process. Blocks.
+    pub(crate) fn open_to_read(&self) -> Result<Meta<MetadataStore>, ServerError> {
+        let Self::File { path, .. } = self else {
+            return Err(ServerError::RecoversNoDatabase);
+        };
+        forget_cached(path)?;
+        let store = logged(RedbStore::open(path)?, None)?;
+        Ok(Meta::open_to_read(store, system_wall_clock())?)
     }
 
     /// Opens the cluster, or makes a new one if there is none and `new_cluster` is given. Blocks.
@@ -89,6 +112,13 @@ impl MetadataPlace {
             && !path.exists()
         {
             return Err(missing());
+        }
+        // The disk of the log may not be mounted. A log that is made then would be on the wrong disk.
+        if let Self::File { log: Some(log), .. } = self
+            && new_cluster.is_none()
+            && !log.is_dir()
+        {
+            return Err(MetaError::Log(LogError::Gone(log.clone())).into());
         }
         let open = || match new_cluster {
             Some(_) => self.open_or_create(options),
@@ -119,24 +149,52 @@ pub(crate) async fn keep_log_short(store: Weak<RedbStore>) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
         let Some(store) = store.upgrade() else { return };
-        let renewed = tokio::task::spawn_blocking(move || store.renew_log()).await;
+        let renewed = tokio::task::spawn_blocking(move || renew_log(&store)).await;
         match renewed.expect("a base of the metadata log does not panic") {
             Ok(true) => tracing::info!("the metadata log has a new base"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the metadata log goes on without a new base"),
+            Err(error) => tracing::warn!(%error, "the metadata log continues without a new base"),
         }
     }
 }
 
-/// Makes the log be read from its device, as `forget_cached` does for a store.
-fn forget_log(directory: &Path) -> Result<(), ServerError> {
+/// Writes a new base of a metadata log if one is due and its disk has room for it: a change that finds no room stops the
+/// coordinator.
+fn renew_log(store: &RedbStore) -> Result<bool, ServerError> {
+    if let Some(directory) = store.due_log() {
+        // A base has the rows of the last one, and those of the changes since.
+        let mut needed_bytes = LOG_ROOM_BYTES;
+        for entry in std::fs::read_dir(&directory).map_err(io_error("list", &directory))? {
+            let length = entry.and_then(|entry| entry.metadata());
+            needed_bytes += length.map_err(io_error("list", &directory))?.len();
+        }
+        let space = rustix::fs::statvfs(&directory).map_err(std::io::Error::from);
+        let space = space.map_err(io_error("find the free space of", &directory))?;
+        let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+        if free_bytes < needed_bytes {
+            return Err(ServerError::LogDiskFull {
+                directory,
+                free_bytes,
+                needed_bytes,
+            });
+        }
+    }
+    Ok(store.renew_log()?)
+}
+
+/// Makes the log be read from its device: after a failed sync the page cache may hold what the device never got.
+///
+/// # Errors
+/// When a file cannot be opened or locked.
+pub fn forget_log(directory: &Path) -> Result<(), ServerError> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(io_error("list", directory))?,
     };
     for entry in entries {
         let entry = entry.map_err(io_error("list", directory))?;
-        if entry.path().is_file() {
+        // The directory may be another one by mistake.
+        if entry.file_name().to_str().is_some_and(is_log_file) {
             forget_cached(&entry.path())?;
         }
     }
@@ -146,7 +204,7 @@ fn forget_log(directory: &Path) -> Result<(), ServerError> {
 /// Makes the engine read its file from the device. After a failed sync the page cache may hold pages that the device
 /// never got; the engine verifies the checksums of all pages that it uses, and goes back to the commit before.
 fn forget_cached(path: &Path) -> Result<(), ServerError> {
-    let file = match File::options().read(true).write(true).open(path) {
+    let file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(io_error("open", path))?,
     };
@@ -227,6 +285,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_recovery_opens_no_database() {
+        let address = DatabaseAddress::parse("postgres://gabion@127.0.0.1:1/gabion");
+        let place = MetadataPlace::Database(address.expect("an address"));
+        let refused = place.open_to_read().map(|meta| meta.cluster());
+        assert!(
+            matches!(refused, Err(ServerError::RecoversNoDatabase)),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
     fn metadata_are_made_only_for_a_new_cluster() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let path = root.path().join(FILE);
@@ -246,5 +315,38 @@ mod tests {
         let cluster = ClusterId(7);
         assert_eq!(open(Some(cluster)).expect("a new cluster"), cluster);
         assert_eq!(open(None).expect("the cluster"), cluster);
+    }
+
+    #[test]
+    fn a_log_is_made_only_where_its_disk_is_mounted() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let open = |log: &str, new_cluster| {
+            let place = MetadataPlace::File {
+                path: root.path().join(FILE),
+                log: Some(root.path().join(log)),
+            };
+            let options = StoreOptions::of("a test".to_owned());
+            let opened = place.open_cluster(&options, new_cluster);
+            opened.map(|meta| meta.cluster())
+        };
+        let is_empty =
+            || std::fs::read_dir(root.path()).is_ok_and(|mut found| found.next().is_none());
+        // Nothing is left behind of a new cluster whose log cannot be made.
+        let cluster = ClusterId(7);
+        open("no/such/log", Some(cluster)).expect_err("no directory is above the log");
+        assert!(is_empty());
+        assert_eq!(open("log", Some(cluster)).expect("a new cluster"), cluster);
+        // A cluster that is there gets a log only in a directory that is there.
+        let refused = open("other", None);
+        assert!(
+            matches!(
+                &refused,
+                Err(ServerError::Meta(MetaError::Log(LogError::Gone(_))))
+            ),
+            "{refused:?}"
+        );
+        assert!(!root.path().join("other").exists());
+        std::fs::create_dir(root.path().join("other")).expect("mount a disk");
+        assert_eq!(open("other", None).expect("a new base"), cluster);
     }
 }

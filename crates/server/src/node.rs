@@ -19,7 +19,7 @@ use gabion_store::Store;
 use gabion_wire::trust::Security;
 use gabion_wire::{
     ArrayLook, Connection, Endpoint, Handler, Hello, LinkTable, NotAdmitted, Options, PeerIdentity,
-    ProcessPorts, Responder, Role, TrafficMeter, WireError, probe_links,
+    ProcessPorts, Responder, Role, TrafficMeter, Versions, WireError, probe_links,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -60,6 +60,8 @@ pub struct NodeConfig {
     pub links: Option<PathBuf>,
     /// Its proof of its identity, and its check of its peers.
     pub security: Security,
+    /// The versions of the wire that it speaks: [`Versions::CURRENT`], except in tests.
+    pub versions: Versions,
     /// Address at which its metrics are served by HTTP, as `host:port`; none for no metrics.
     pub metrics: Option<String>,
     /// The time above which operations are logged with their reason; none for no such log.
@@ -99,6 +101,7 @@ impl NodeProcess {
             reserve_bytes_per_s,
             links,
             security,
+            versions,
             metrics,
             slow,
         } = config;
@@ -108,12 +111,11 @@ impl NodeProcess {
         let (opened, mut identity) = open(engine, directory, init, store_options).await?;
         identity.begin()?;
         let (listener, address) = listen_as(&listen, &security).await?;
-        let links = links
-            .map(|links| LinkTable::open(&links).map(Arc::new))
-            .transpose()?;
+        let links = open_links(links)?;
         let meter = Arc::new(TrafficMeter::default());
+        let wire = wire_options(versions, &security);
         let handler = Arc::new(NodeHandler::new(counting.work.clone()));
-        let unnamed = nameless(identity.member, &handler, (&meter, &security));
+        let unnamed = nameless(identity.member, &handler, (&meter, wire.clone()));
         let array = opened.array.clone();
         let array = array.map(|array| Box::new(move || array.status()) as ArrayLook);
         let ports = ProcessPorts::new(Some(coordinator), unnamed).map_err(no_randomness)?;
@@ -132,7 +134,7 @@ impl NodeProcess {
         get_own_name(&ports, &security, node.id()).await?;
         identity.joined(node.cluster(), node.id())?;
         let member = (node.cluster(), node.id());
-        let endpoint = endpoint(member, rack, (links, security), &handler, &meter);
+        let endpoint = endpoint(member, rack, Options { links, ..wire }, &handler, &meter);
         ports.use_endpoint(Arc::clone(&endpoint));
         ports.keep_fresh();
         answer_own_calls(&ports, &node);
@@ -337,21 +339,31 @@ async fn join(
     }
 }
 
+fn open_links(directory: Option<PathBuf>) -> Result<Option<Arc<LinkTable>>, WireError> {
+    let opened = directory.map(|directory| LinkTable::open(&directory).map(Arc::new));
+    opened.transpose()
+}
+
+/// The limits of a node's connections, without emulated links.
+fn wire_options(versions: Versions, security: &Security) -> Options {
+    Options {
+        versions,
+        security: security.clone(),
+        ..Options::default()
+    }
+}
+
 /// The endpoint until the coordinator has assigned an id: requests have no node id, and links no
 /// emulation.
 fn nameless(
     member: Option<(ClusterId, NodeId)>,
     handler: &Arc<NodeHandler>,
-    (meter, security): (&Arc<TrafficMeter>, &Security),
+    (meter, options): (&Arc<TrafficMeter>, Options),
 ) -> Arc<Endpoint> {
     let hello = Hello {
         cluster: member.map(|(cluster, _)| cluster),
         role: Role::Node,
         identity: PeerIdentity::default(),
-    };
-    let options = Options {
-        security: security.clone(),
-        ..Options::default()
     };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
     Endpoint::new(hello, handler, options, Arc::clone(meter))
@@ -378,7 +390,7 @@ async fn get_own_name(
 fn endpoint(
     (cluster, node): (ClusterId, NodeId),
     rack: RackId,
-    (links, security): (Option<Arc<LinkTable>>, Security),
+    options: Options,
     handler: &Arc<NodeHandler>,
     meter: &Arc<TrafficMeter>,
 ) -> Arc<Endpoint> {
@@ -390,11 +402,6 @@ fn endpoint(
         cluster: Some(cluster),
         role: Role::Node,
         identity,
-    };
-    let options = Options {
-        links,
-        security,
-        ..Options::default()
     };
     let handler: Arc<dyn Handler> = Arc::clone(handler) as Arc<dyn Handler>;
     Endpoint::new(hello, handler, options, Arc::clone(meter))

@@ -179,7 +179,7 @@ impl SimClient {
             }
         }
         for write in replaced {
-            // Another flush may have found meanwhile that the later write is forgotten.
+            // Another flush may have found by now that the later write is forgotten.
             if let Some(replaced) = state.replaced.get_mut(&write) {
                 replaced.is_stored = true;
                 self.ledger.replaced_in_cache(write);
@@ -245,6 +245,7 @@ impl SimClient {
     }
 
     /// Reads cells through the cache as the only writer: each must have this client's last write.
+    #[cfg(test)]
     pub(crate) async fn read_own(
         &self,
         cached: &Cached,

@@ -103,6 +103,20 @@ impl SimClient {
         Ok(())
     }
 
+    /// Stores a file of `cell_count` cells whose size the client does not know before. No other put has the name.
+    pub(crate) async fn put_stream(&self, name: &str, cell_count: u64) -> Result<(), ClientError> {
+        let write = self.ledger.name();
+        let bytes = fill(write, 0, cell_count);
+        self.ledger
+            .streaming(self.party.slot, name, write, cell_count);
+        let called_us = self.world.now_us();
+        let new = NewFile::named(name);
+        let put = self.client.put_stream(new, bytes.as_slice(), &());
+        let put = put.await?.put;
+        self.ledger.put_is_done(name, put, write, called_us);
+        Ok(())
+    }
+
     /// Gives a file another name, which another file may have already. After an error, it may have either.
     pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), ClientError> {
         let handle = self.open(from).await?;
@@ -343,6 +357,23 @@ impl SimClient {
         self.note_size(file, called_us);
         self.ledger.grown(id, growth);
         self.count(|coverage| coverage.growth_count += 1);
+        Ok(())
+    }
+
+    /// Allocates space for cells of a file, which has at least these cells afterwards.
+    pub(crate) async fn allocate(
+        &self,
+        file: &File,
+        cells: &Range<u64>,
+    ) -> Result<(), ClientError> {
+        let (id, range) = (file.put_id(), byte_range(cells));
+        let called_us = self.world.now_us();
+        let growth = self.ledger.growing(id, range.end());
+        let (_, allocated) = file.allocate(range, true, || false).await;
+        self.report(file, &format!("space for cells {cells:?}"), &allocated);
+        allocated?;
+        self.note_size(file, called_us);
+        self.ledger.grown(id, growth);
         Ok(())
     }
 

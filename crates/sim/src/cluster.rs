@@ -558,8 +558,11 @@ pub(crate) fn coordinator_options(window_stripe_count: u64) -> CoordinatorOption
         repair_stall_ms: 1_000,
         retry_ms: 200,
         window_stripe_count,
+        // Most puts are extended.
+        reserved_count: 2,
         discarded_count: 2,
         put_timeout_ms: 20_000,
+        replacement_timeout_ms: 3_333,
         lifecycle_scan_ms: 500,
         progress_ms: 1_000,
         convert_parallel: 2,

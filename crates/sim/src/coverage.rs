@@ -79,6 +79,8 @@ pub struct Coverage {
     pub exclusive_open_count: u64,
     /// Snapshots and clones that were made.
     pub snapshot_count: u64,
+    /// Snapshots and clones of directories.
+    pub tree_count: u64,
     /// Writes of clones.
     pub clone_write_count: u64,
     /// Directories that were moved with a file below.
@@ -107,7 +109,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// The number of counts.
-    pub const ROW_COUNT: usize = 43;
+    pub const ROW_COUNT: usize = 44;
 
     /// Each count with its name.
     pub fn rows(&self) -> [(&'static str, u64); Self::ROW_COUNT] {
@@ -143,6 +145,7 @@ impl Coverage {
             ("writes behind the end", self.write_behind_count),
             ("exclusive opens", self.exclusive_open_count),
             ("snapshots", self.snapshot_count),
+            ("snapshots of directories", self.tree_count),
             ("writes of clones", self.clone_write_count),
             ("directories moved", self.directory_count),
             ("appends", self.append_count),
@@ -192,6 +195,7 @@ impl AddAssign for Coverage {
         self.write_behind_count += other.write_behind_count;
         self.exclusive_open_count += other.exclusive_open_count;
         self.snapshot_count += other.snapshot_count;
+        self.tree_count += other.tree_count;
         self.clone_write_count += other.clone_write_count;
         self.directory_count += other.directory_count;
         self.append_count += other.append_count;

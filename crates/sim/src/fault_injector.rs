@@ -8,6 +8,7 @@
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
+use crate::crash::check_up;
 use crate::dice::Dice;
 use crate::faults::{Fault, FaultCounts};
 use crate::parties::Slot;
@@ -17,7 +18,7 @@ use crate::world::lock;
 use futures::FutureExt;
 use gabion_layout::NodeId;
 use gabion_planner::update::descriptor;
-use gabion_protocol::message::{ClusterStatus, Liveness};
+use gabion_protocol::message::ClusterStatus;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -558,20 +559,7 @@ impl FaultInjector {
     /// Checks that the cluster is whole; the error says why it is not.
     async fn look(&self) -> Result<(), String> {
         let status = self.ask_status().await?;
-        for slot in self.cluster.node_slots() {
-            let id = self.cluster.node_on(slot);
-            let mut known = status.nodes.iter();
-            let is_up = known.any(|s| Some(s.node) == id && s.liveness == Liveness::Up);
-            if !is_up || self.cluster.sound_store(slot).is_none() {
-                return Err(format!("machine {} ({id:?}) is not up", slot.0));
-            }
-        }
-        if status.lost_chunk_count > 0 || status.repair.queued_chunk_count > 0 {
-            return Err(format!(
-                "{} chunks are lost: {:?}",
-                status.lost_chunk_count, status.repair
-            ));
-        }
+        check_up(&self.cluster, &status)?;
         // Clients continue during a recovery, and so may the conversions that they request.
         if status.lifecycle.waiting_count > 0 {
             return Err(format!("segments wait: {:?}", status.lifecycle));

@@ -32,6 +32,14 @@ pub(crate) struct Ledger {
 /// A put by its client, its name and its number of cells.
 type PutKey = (Slot, String, u64);
 
+/// A put of a size that its client does not announce.
+#[derive(Clone, Copy)]
+struct Stream {
+    write: UpdateId,
+    called_us: u64,
+    cell_count: u64,
+}
+
 #[derive(Default)]
 struct State {
     registers: Registers,
@@ -40,6 +48,8 @@ struct State {
     /// The write of a put, by client, name and number of cells, and when the put was called. Several puts of
     /// a client and a name may be in flight: their sizes are random, so they differ.
     puts: BTreeMap<PutKey, (UpdateId, u64)>,
+    /// The put of a stream, by client and name: each has its own name.
+    streams: BTreeMap<(Slot, String), Stream>,
     /// The puts that one request may carry out, by the number of the request, until the file of each is known.
     whole: BTreeMap<u64, PutKey>,
     /// The number of the last removal of a name that a client has called.
@@ -85,6 +95,17 @@ impl Ledger {
             .insert((client, name.to_owned(), cell_count), (write, now_us));
     }
 
+    /// A client is about to put a file of `cell_count` cells, and does not announce how many they are.
+    pub(crate) fn streaming(&self, client: Slot, name: &str, write: UpdateId, cell_count: u64) {
+        let stream = Stream {
+            write,
+            called_us: self.world.now_us(),
+            cell_count,
+        };
+        let key = (client, name.to_owned());
+        self.state().streams.insert(key, stream);
+    }
+
     /// A client sends a request with this number that may carry out a whole put.
     pub(crate) fn may_put(&self, key: PutKey, number: u64) {
         lock(&self.state).whole.insert(number, key);
@@ -117,11 +138,21 @@ impl Ledger {
     }
 
     fn begin_put(&self, state: &mut State, key: &PutKey, file: PutId) {
-        let (_, name, cell_count) = key;
-        let Some(&(write, called_us)) = state.puts.get(key) else {
+        let (client, name, announced_count) = key;
+        let stream = state.streams.get(&(*client, name.clone())).copied();
+        let whole = state.puts.get(key).map(|&(write, called_us)| Stream {
+            write,
+            called_us,
+            cell_count: *announced_count,
+        });
+        let Some(put) = stream.or(whole) else {
             return;
         };
-        let cell_count = *cell_count;
+        let Stream {
+            write,
+            called_us,
+            cell_count,
+        } = put;
         state.names.putting(name, file, called_us);
         state.registers.add_file(file, self.block_cells);
         if let Some(cells_max) = self.cells_max {
@@ -351,6 +382,11 @@ impl Ledger {
             called_us,
             answered_us,
         }));
+    }
+
+    /// A client asks for a snapshot or a clone of a file.
+    pub(crate) fn shared(&self, file: PutId) {
+        self.state().registers.shared(file);
     }
 
     /// A copy of a file's bytes at an instant between these times.

@@ -15,24 +15,21 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod cached;
-pub mod cached_hole;
 pub mod cells;
 mod client;
 mod cluster;
-pub mod conversion;
 mod coverage;
-pub mod cut_node;
+pub mod crash;
 mod dice;
 mod directories;
 mod fault_injector;
 mod faults;
-pub mod filled_holes;
-pub mod flush_in_doubt;
 mod hostility;
 mod images;
 mod journal;
 mod ledger;
 mod meta_disk;
+pub mod model;
 pub mod names;
 mod network;
 mod other_cluster;
@@ -40,23 +37,24 @@ mod parties;
 mod places;
 mod ports;
 pub mod race;
+pub mod race_crashes;
 mod race_operations;
 pub mod registers;
 mod run;
 mod services;
 mod shape;
-pub mod silent_node;
 pub mod sizes;
 mod snapshots;
 mod sole_writer;
 mod steps;
-pub mod taken_twice;
+#[cfg(test)]
+mod tests;
 mod trace;
+mod trees;
 mod verify;
 mod watch;
 mod workload;
 mod world;
-pub mod zeroed_twice;
 mod zeros;
 
 pub use coverage::Coverage;

@@ -5,8 +5,13 @@
 
 use gabion_layout::UpdateScheme;
 use gabion_planner::update::SCHEMES;
-use gabion_sim::race::{Kind, Operation, Race};
+use gabion_sim::model::{
+    COVERING_COUNT, ModelCounts, ModelOptions, OPERATIONS_PER_SEED, run_model,
+};
+use gabion_sim::race::{Kind, Operation, Race, Raced};
+use gabion_sim::race_crashes::{Change, Crash};
 use gabion_sim::{Coverage, FaultCounts, Options, scheme_of, simulate};
+use std::fmt::Debug;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -16,12 +21,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "Usage: gabion-sim --seed N [--count K] [--scheme SCHEME] [--lines L] [--hostile]
        gabion-sim --races
+       gabion-sim --model OPERATIONS --seed N
 
 Runs K seeds from N on (1 by default; with SCHEME only seeds of a pool with that update scheme) and
 stops at the first failure. Prints the last 2000 lines of the failed run's event log. With --lines, it
 prints L lines of the last run's log, even without a failure. If no seed fails, it prints their totals.
 With --hostile, peers send altered messages too, and only a panic or an endless loop is a failure.
-With --races, it runs every two operations on one file, the second one at every step of the first.";
+With --races, it runs every two operations on one file, the second one at every step of the first, and
+changes of files with a crash of the coordinator or a node at every step.
+With --model, it compares OPERATIONS random operations of a client with a reference model, 1000 in each seed from N on,
+and stops at the first difference. It fails, too, if 10000 operations or more miss a kind or an outcome.";
 
 /// Prints a line. The program ends when there is no reader any more.
 macro_rules! say {
@@ -54,6 +63,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["--races"] {
         return run_races();
+    }
+    if arguments.iter().any(|word| word == "--model") {
+        let Some((operation_count, first)) = parse_model(&arguments) else {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        };
+        return run_models(operation_count, first);
     }
     let Some(arguments) = parse(&arguments) else {
         eprintln!("{USAGE}");
@@ -117,19 +133,115 @@ fn run_races() -> ExitCode {
             for race in Race::of((scheme, kind), &first) {
                 match race.run_at(0, 1) {
                     Ok(more) => run_count += more,
-                    Err((step, raced)) => {
-                        for line in &raced.log {
-                            say!("{line}");
-                        }
-                        say!("{race:?} at step {step} failed: {:?}", raced.failure);
-                        return ExitCode::FAILURE;
-                    }
+                    Err((step, raced)) => return failed(&race, step, &raced),
                 }
             }
             say!("{scheme}, {kind:?}, {first:?}: {run_count} races");
         }
     }
+    run_crashes()
+}
+
+/// Runs all changes with a crash at every step, with every update scheme.
+fn run_crashes() -> ExitCode {
+    for scheme in SCHEMES.iter().map(|known| known.scheme) {
+        for change in Change::all() {
+            let mut run_count = 0;
+            for crash in Crash::all(scheme, &change) {
+                let step_count = match crash.step_count() {
+                    Ok(step_count) => step_count,
+                    Err(quiet) => return failed(&crash, u64::MAX, &quiet),
+                };
+                match crash.run_at(step_count, (0, 1)) {
+                    Ok(more) => run_count += more,
+                    Err((step, raced)) => return failed(&crash, step, &raced),
+                }
+            }
+            say!("{scheme}, {change:?}: {run_count} crashes");
+        }
+    }
     ExitCode::SUCCESS
+}
+
+/// Tells of a run that failed.
+fn failed(what: &impl Debug, step: u64, raced: &Raced) -> ExitCode {
+    for line in &raced.log {
+        say!("{line}");
+    }
+    say!("{what:?} at step {step} failed: {:?}", raced.failure);
+    ExitCode::FAILURE
+}
+
+/// Runs operations of the reference model, in seeds from this one on.
+fn run_models(operation_count: u64, first: u64) -> ExitCode {
+    let mut counts = ModelCounts::default();
+    let seed_count = operation_count.div_ceil(OPERATIONS_PER_SEED);
+    for number in 0..seed_count {
+        let seed = first.wrapping_add(number);
+        let left_count = operation_count - number * OPERATIONS_PER_SEED;
+        let options = ModelOptions {
+            operation_count: left_count.min(OPERATIONS_PER_SEED),
+            wrong: None,
+        };
+        let modelled = run_model(seed, options);
+        if let Some(failure) = modelled.failure {
+            for line in &modelled.log {
+                say!("{line}");
+            }
+            say!("seed {seed} ({}) failed: {failure}", modelled.cluster);
+            say!("run it again with: cargo xtask sim --model {OPERATIONS_PER_SEED} --seed {seed}");
+            return ExitCode::FAILURE;
+        }
+        let (refused_count, doubt_count) =
+            (modelled.counts.refusal_count(), modelled.counts.doubt_count);
+        counts += modelled.counts;
+        say!(
+            "seed {seed}: {}; {refused_count} refused, {doubt_count} in doubt; {} of {operation_count} operations",
+            modelled.cluster,
+            counts.operation_count()
+        );
+    }
+    print_counts(&counts);
+    let missing = counts.missing();
+    if operation_count >= COVERING_COUNT && !missing.is_empty() {
+        say!("these never happened: {}", missing.join(", "));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Prints what runs of the reference model have done.
+fn print_counts(counts: &ModelCounts) {
+    let operations = counts.operations.iter();
+    let operations = operations.map(|(kind, count)| format!("{count} {kind:?}"));
+    let refusals = counts.refusals.iter();
+    let refusals = refusals.map(|(cause, count)| format!("{count} {cause}"));
+    let reached = counts.reached.iter();
+    let reached = reached.map(|(reached, count)| format!("{count} {reached:?}"));
+    say!("operations: {}", operations.collect::<Vec<_>>().join(", "));
+    say!("outcomes: {}", reached.collect::<Vec<_>>().join(", "));
+    say!("refusals: {}", refusals.collect::<Vec<_>>().join(", "));
+    say!(
+        "{} accesses by an earlier layout, {} coordinator restarts, {} kills of nodes, {} operations in doubt, \
+         {} comparisons of everything",
+        counts.old_handle_count,
+        counts.coordinator_restart_count,
+        counts.node_kill_count,
+        counts.doubt_count,
+        counts.comparison_count
+    );
+}
+
+/// The number of operations and the first seed; none if the arguments are invalid.
+fn parse_model(arguments: &[String]) -> Option<(u64, u64)> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match *words {
+        ["--model", operation_count, "--seed", first]
+        | ["--seed", first, "--model", operation_count] => {
+            Some((operation_count.parse().ok()?, first.parse().ok()?))
+        }
+        _ => None,
+    }
 }
 
 /// The runs to execute; none if the arguments are invalid.

@@ -5,7 +5,6 @@
 //! There are no faults. So each operation must succeed, unless the other one removes its file, and the checkers of every
 //! run must find that the file has the bytes of both, in one order or the other.
 
-use crate::cached::Cached;
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::SimClient;
 use crate::cluster::Cluster;
@@ -22,6 +21,7 @@ use futures::channel::oneshot;
 use futures::future::join;
 use gabion_client::{ClientError, ClientOptions, File, TakeOver};
 use gabion_layout::{AppendSpec, ByteRange, Survive, UpdateScheme};
+use gabion_meta::Inode;
 use gabion_planner::update::descriptor;
 use gabion_protocol::limits::Limits;
 use gabion_protocol::message::Cause;
@@ -259,12 +259,13 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     join(first_work, second_work).await;
     // The operation of a client that was killed has no end.
     world.steps.end();
-    let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
-    let may_be_gone = replaces(&race.first) || replaces(&race.second);
+    let may_be_gone = race.first.replaces() || race.second.replaces();
     let dead = is_killed.load(Ordering::Relaxed).then_some(FIRST);
+    let may_be_away = dead.is_some() && race.first == Operation::Rename;
     for (number, runner) in [first, second].into_iter().enumerate() {
         if Some(number) != dead {
-            runner.read_again(may_be_gone).await;
+            runner.read_known_again(may_be_gone).await;
+            runner.read_name_again(may_be_away).await;
         }
     }
     if let Some(former) = former {
@@ -274,6 +275,21 @@ async fn script(cluster: Arc<Cluster>, race: Race, (step, step_count): (u64, Arc
     if let Err(wrong) = snapshots.verify(&operator).await {
         world.fail(wrong);
     }
+}
+
+/// Kills the coordinator at a step, and starts it again after this time.
+#[cfg(test)]
+pub(crate) fn coordinator_restarts(cluster: &Arc<Cluster>, down_us: u64) -> Act {
+    let cluster = Arc::clone(cluster);
+    Box::new(move || {
+        let world = Arc::clone(&cluster.world);
+        // The step may be one of its own.
+        world.after(0, move || {
+            cluster.kill_coordinator();
+            let world = Arc::clone(&cluster.world);
+            world.after(down_us, move || cluster.start_coordinator());
+        });
+    })
 }
 
 /// Cells of the file at first.
@@ -331,7 +347,11 @@ async fn share(
         }
         Sharing::Before => {
             let file = operator.open(FILE).await.expect("the cluster is whole");
-            let made = operator.client.snapshot(file.put_id(), FORMER, true).await;
+            cluster.ledger.shared(file.put_id());
+            let made = operator
+                .client
+                .snapshot(Inode::File(file.put_id()), FORMER, true)
+                .await;
             made.expect("the cluster is whole");
             let opened = operator.client.open(FORMER).await;
             let opened = opened.expect("the cluster is whole");
@@ -389,13 +409,14 @@ impl Runner {
         }
     }
 
-    pub(crate) async fn open_cached(&self) -> Cached {
+    #[cfg(test)]
+    pub(crate) async fn open_cached(&self) -> crate::cached::Cached {
         let cached = self.client.open_cached(FILE).await;
         cached.expect("the cluster is whole")
     }
 
     /// Carries out an operation in the client's process, and calls `ended` behind it. It may fail only if the other one
-    /// removes the file, or fences this client out.
+    /// removes or renames the file, or fences this client out.
     async fn spawn(
         &self,
         operation: &Operation,
@@ -403,11 +424,7 @@ impl Runner {
         ended: impl FnOnce() + Send + 'static,
     ) {
         let (runner, operation) = (self.clone(), operation.clone());
-        let accepted: &[Cause] = match other {
-            Operation::Replace(_) => &[Cause::Stale, Cause::NotFound, Cause::Exists],
-            Operation::Alone(_) => &[Cause::Stale, Cause::InUse],
-            _ => &[],
-        };
+        let accepted = operation.accepted_beside(other);
         let (end, has_ended) = oneshot::channel();
         let work = async move {
             let done = runner.run(&operation).await;
@@ -425,7 +442,7 @@ impl Runner {
         has_ended.await.unwrap_or(());
     }
 
-    async fn run(&self, operation: &Operation) -> Result<(), ClientError> {
+    pub(crate) async fn run(&self, operation: &Operation) -> Result<(), ClientError> {
         let (client, file) = (&self.client, &self.file);
         let between = self.cluster.shape.cells_between_ends();
         match operation {
@@ -433,6 +450,7 @@ impl Runner {
             Operation::WritePieces(cells) => client.write_pieces(file, cells, between).await,
             Operation::Append(count) => client.append(file, *count, between).await,
             Operation::Grow(count) => client.grow(file, *count).await,
+            Operation::Allocate(cells) => client.allocate(file, cells).await,
             Operation::Truncate(count) => client.truncate(file, *count).await,
             Operation::Punch(cells) => client.punch(file, cells).await,
             Operation::Cached(cells) => {
@@ -452,12 +470,52 @@ impl Runner {
             }
             Operation::Snapshot => make(&self.cluster, client, (FILE, &self.snapshots)).await,
             Operation::Replace(count) => client.put_over(FILE, *count).await,
+            Operation::Rename => {
+                let away = self.own_name("away");
+                client.rename(FILE, &away).await?;
+                client.rename(&away, FILE).await
+            }
+            Operation::RenameOver(count) => {
+                let new = self.own_name("new");
+                client.put(&new, *count).await?;
+                client.rename(&new, FILE).await
+            }
+            Operation::Open => {
+                let opened = client.open(FILE).await?;
+                let all = 0..cell_count(opened.size_bytes());
+                client.read(&opened, &all).await
+            }
         }
+    }
+
+    /// A name that no other client uses.
+    fn own_name(&self, word: &str) -> String {
+        format!("{word}{}", self.client.party.slot.0)
     }
 
     /// Reads the file that was opened before the race, by the layout that the client knows, and through the cache some
     /// cells of the file that has the name. The checkers see the bytes.
+    #[cfg(test)]
     pub(crate) async fn read_again(&self, may_be_gone: bool) {
+        self.read_known_again(may_be_gone).await;
+        self.read_name_again(false).await;
+    }
+
+    /// Reads through the cache some cells of the file that has the name. There may be none if a client was killed while it
+    /// had taken the name away.
+    async fn read_name_again(&self, may_be_away: bool) {
+        if let Err(error) = self.read_through_cache().await
+            && !(may_be_away && error.cause() == Cause::NotFound)
+        {
+            let world = &self.cluster.world;
+            world.fail(format!(
+                "a read through the cache behind the race fails: {error}"
+            ));
+        }
+    }
+
+    /// Reads the file that was opened before the race, by the layout that the client knows.
+    pub(crate) async fn read_known_again(&self, may_be_gone: bool) {
         let mut read = self.read_all().await;
         if read.is_err() {
             // The client may have known a larger size, and knows the new one now.
@@ -468,12 +526,6 @@ impl Runner {
         {
             let world = &self.cluster.world;
             world.fail(format!("a read behind the race fails: {error}"));
-        }
-        if let Err(error) = self.read_through_cache().await {
-            let world = &self.cluster.world;
-            world.fail(format!(
-                "a read through the cache behind the race fails: {error}"
-            ));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The operations that are raced with each other, and the file that they meet.
 
 use crate::cells::CELL_BYTES;
+use gabion_protocol::message::Cause;
 use std::ops::Range;
 
 /// Bytes of a chunk of the file's stripes.
@@ -43,6 +44,8 @@ pub enum Operation {
     Grow(u64),
     /// Gives the file this many cells.
     Truncate(u64),
+    /// Allocates space for cells, and gives the file these cells at least.
+    Allocate(Range<u64>),
     /// Makes cells zero.
     Punch(Range<u64>),
     /// A write through the client's cache, and a flush.
@@ -53,6 +56,12 @@ pub enum Operation {
     Snapshot,
     /// Another file of this many cells takes the name.
     Replace(u64),
+    /// The file gets another name, and then its own one again.
+    Rename,
+    /// Another file of this many cells is stored, and takes the name by a rename.
+    RenameOver(u64),
+    /// Opens the file by its name, and reads it.
+    Open,
 }
 
 /// The cells of the second stripe.
@@ -63,9 +72,60 @@ pub(crate) const fn second_stripe() -> Range<u64> {
 impl Operation {
     /// Those that are raced with each other.
     pub fn all(kind: Kind) -> Vec<Self> {
+        [Self::on_bytes(kind), Self::on_names()].concat()
+    }
+
+    /// Those that change bytes, or make another file of them.
+    pub fn on_bytes(kind: Kind) -> Vec<Self> {
         match kind {
             Kind::InStripes => Self::on_stripes(),
             Kind::Inline => Self::on_inline_bytes(),
+        }
+    }
+
+    /// Those that change or use the name alone.
+    pub fn on_names() -> Vec<Self> {
+        vec![Self::Rename, Self::RenameOver(300), Self::Open]
+    }
+
+    /// Whether another file has the name then.
+    pub(crate) const fn replaces(&self) -> bool {
+        matches!(self, Self::Replace(_) | Self::RenameOver(_))
+    }
+
+    /// Whether it looks the file up by its name, although its client has it open.
+    const fn goes_by_name(&self) -> bool {
+        match self {
+            Self::Cached(_)
+            | Self::Alone(_)
+            | Self::Snapshot
+            | Self::Replace(_)
+            | Self::Rename
+            | Self::RenameOver(_)
+            | Self::Open => true,
+            Self::Write(_)
+            | Self::WritePieces(_)
+            | Self::Append(_)
+            | Self::Grow(_)
+            | Self::Allocate(_)
+            | Self::Truncate(_)
+            | Self::Punch(_) => false,
+        }
+    }
+
+    /// The causes for which it may fail beside another operation.
+    pub(crate) fn accepted_beside(&self, other: &Self) -> &'static [Cause] {
+        match other {
+            // The name has a file at every instant.
+            Self::Replace(_) | Self::RenameOver(_) if *self == Self::Open => &[Cause::Stale],
+            Self::Replace(_) | Self::RenameOver(_) => {
+                &[Cause::Stale, Cause::NotFound, Cause::Exists]
+            }
+            // What is open stays so.
+            Self::Rename if *self == Self::Open => &[Cause::NotFound],
+            Self::Rename if self.goes_by_name() => &[Cause::Stale, Cause::NotFound, Cause::Exists],
+            Self::Alone(_) => &[Cause::Stale, Cause::InUse],
+            _ => &[],
         }
     }
 
@@ -116,6 +176,11 @@ impl Operation {
     /// The same in pieces, and behind the end.
     pub const fn pieces() -> Self {
         Self::WritePieces(STRIPE_CELLS - 100..FILE_CELLS + 1000)
+    }
+
+    /// An allocation from the second stripe on, which is there, past the last one, which is short, and the end.
+    pub const fn allocation() -> Self {
+        Self::Allocate(STRIPE_CELLS..FILE_CELLS + 2 * STRIPE_CELLS)
     }
 
     /// A hole within a stripe.

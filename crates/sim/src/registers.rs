@@ -78,9 +78,11 @@ pub struct Registers {
 struct Known {
     blocks: Blocks<UpdateId>,
     cells_per_block: u64,
-    /// Cells within the put: a write of these alone is an update in place, unless the file was truncated or
-    /// punched.
+    /// Cells within the put: a write of these alone is an update in place, unless the file was truncated, punched or
+    /// shared.
     put_cells: u64,
+    /// Whether its stripes may be in other files too, so that a write of one may store it anew.
+    is_shared: bool,
     /// Whether cells may be zero.
     has_holes: bool,
     zeros: Zeros,
@@ -100,6 +102,7 @@ impl Registers {
             blocks: Blocks::new(cells_per_block),
             cells_per_block,
             put_cells: u64::MAX,
+            is_shared: false,
             has_holes: false,
             zeros: Zeros::default(),
         };
@@ -140,7 +143,7 @@ impl Registers {
     pub fn called(&mut self, file: PutId, write: UpdateId, cells: &[Range<u64>], now_us: u64) {
         let known = self.file(file);
         let is_in_place = cells.iter().all(|range| range.end <= known.put_cells);
-        if is_in_place && !known.zeros.is_any() {
+        if is_in_place && !known.is_shared && !known.zeros.is_any() {
             known.blocks.called(write, cells, now_us);
         } else {
             known.blocks.called_anew(write, cells, now_us);
@@ -148,6 +151,16 @@ impl Registers {
         if known.has_holes {
             known.zeros.called(write, cells, now_us);
         }
+    }
+
+    /// Other files may share the file's stripes from now on.
+    ///
+    /// # Panics
+    /// When the file does not exist.
+    pub fn shared(&mut self, file: PutId) {
+        let known = self.file(file);
+        known.is_shared = true;
+        known.blocks.may_store_anew();
     }
 
     /// A client calls an operation that makes cells zero. Returns its number.

@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use crate::names::SNAPSHOTS;
 use crate::world::lock;
 use gabion_client::{ClientError, File};
+use gabion_meta::Inode;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -89,10 +90,11 @@ pub(crate) async fn make(
     let (file, world) = (client.open(name).await?, &cluster.world);
     let is_read_only = world.roll(|dice| dice.one_in(2));
     let to = format!("{SNAPSHOTS}{}", world.fresh());
+    cluster.ledger.shared(file.put_id());
     let called_us = client.now_us();
     let made = client
         .client
-        .snapshot(file.put_id(), to.as_str(), is_read_only);
+        .snapshot(Inode::File(file.put_id()), to.as_str(), is_read_only);
     made.await?;
     let answered_us = client.now_us();
     client.count(|coverage| coverage.snapshot_count += 1);

@@ -6,7 +6,7 @@ use crate::client::SimClient;
 use crate::cluster::Cluster;
 use crate::ports::SimPorts;
 use gabion_layout::{ByteRange, ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord};
-use gabion_protocol::message::{FileLayout, Refusal, Ticket, ask};
+use gabion_protocol::message::{FileLayout, Liveness, Refusal, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, NodeError, Ports as _};
 use gabion_store::{Cut, Store, StoreError};
 use std::collections::VecDeque;
@@ -60,6 +60,28 @@ async fn verify_file(
     let all = 0..cell_count(file.size_bytes());
     let read = client.read(&file, &all).await;
     read.map_err(|error| error.to_string())?;
+    verify_stored(cluster, client, ports, name).await
+}
+
+/// Checks the chunks of a file that is unknown to the checkers of all runs.
+///
+/// # Errors
+/// The first error, in words.
+pub(crate) async fn verify_file_of(
+    cluster: &Cluster,
+    client: &SimClient,
+    name: &str,
+) -> Result<(), String> {
+    let ports = cluster.ports(client.party, None);
+    verify_stored(cluster, client, &ports, name).await
+}
+
+async fn verify_stored(
+    cluster: &Cluster,
+    client: &SimClient,
+    ports: &SimPorts,
+    name: &str,
+) -> Result<(), String> {
     let mut why = "the file is gone".to_owned();
     for _ in 0..TRY_COUNT_MAX {
         // A repair after a report may have changed the layout.
@@ -98,6 +120,14 @@ async fn verify_layout(
 ) -> Result<(), Unverified> {
     for (record, offset) in layout.stripes.iter().zip(&layout.offsets) {
         let not_yet = |why: String| Unverified::NotYet(format!("{}: {why}", record.id));
+        // A settlement may leave out a node that is not up. Its chunk counts again after the node has joined.
+        let is_up = |node: NodeId| {
+            let mut known = layout.nodes.iter().filter(|status| status.node == node);
+            known.all(|status| status.liveness == Liveness::Up)
+        };
+        if let Some(node) = record.nodes.iter().find(|&&node| !is_up(node)) {
+            return Err(not_yet(format!("{node} is not up")));
+        }
         let ticket = Ticket::find(&layout.tickets, record.id);
         let mark = settle(ports, record, ticket).await.map_err(not_yet)?;
         let left_bytes = layout.file.size_bytes.saturating_sub(*offset);

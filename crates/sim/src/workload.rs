@@ -10,6 +10,7 @@ use crate::dice::Dice;
 use crate::directories::move_directory;
 use crate::snapshots::{Snapshots, work_with_snapshots};
 use crate::sole_writer::write_alone;
+use crate::trees::work_with_trees;
 use crate::world::lock;
 use futures::FutureExt;
 use futures::future::join_all;
@@ -133,6 +134,9 @@ impl Hand {
                 79..82 if cluster.shape.lifecycle.is_none() => {
                     work_with_snapshots(&cluster, &self.client, (&name, &self.files.snapshots))
                         .await
+                }
+                82..83 if cluster.shape.lifecycle.is_none() => {
+                    work_with_trees(&cluster, &self.client).await
                 }
                 _ => self.read(&name).await,
             };
@@ -398,18 +402,27 @@ const RESERVE: ReserveSpec = ReserveSpec {
 
 /// Creates the cluster's pool as soon as there are enough nodes.
 pub(crate) async fn create_pool(cluster: &Cluster, client: &SimClient) {
+    create_pool_as(cluster, client, ("pool", cluster.shape.inline_bytes)).await;
+}
+
+/// Creates a pool with this name and this size of the largest inline file.
+pub(crate) async fn create_pool_as(
+    cluster: &Cluster,
+    client: &SimClient,
+    (name, inline_bytes): (&str, u64),
+) {
     let shape = &cluster.shape;
     loop {
         cluster.world.sleep(100_000).await;
         let request = PoolRequest {
-            name: "pool".to_owned(),
+            name: name.to_owned(),
             survive: shape.survive,
             code: Some(shape.code.clone()),
             chunk_bytes: shape.chunk_bytes,
             update: shape.update,
             reserve: descriptor(shape.update).reserves_space().then_some(RESERVE),
             append: shape.append,
-            inline_bytes: shape.inline_bytes,
+            inline_bytes,
             lifecycle: shape.lifecycle,
         };
         // Refused until all nodes have joined.

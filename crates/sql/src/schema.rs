@@ -54,7 +54,7 @@ pub fn migrate(address: &DatabaseAddress) -> Result<Migration, SqlError> {
         "UPDATE gabion_schema SET version = {VERSION} WHERE id = 1"
     ));
     let attempt = if from > 0 {
-        // Nothing writes rows meanwhile: each transaction changes the leader's row.
+        // Nothing writes rows during the migration: each transaction changes the leader's row.
         let holder = "gabion metadata migrate";
         let taken = Leader::acquire(&connection, holder, COMMAND_WATCH);
         Attempt::ByLeader(taken.map_err(|error| error.of(address))?)

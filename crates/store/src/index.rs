@@ -213,6 +213,20 @@ impl Stripe {
         self.chunks.values_mut()
     }
 
+    /// A chunk with a damaged header, if no other chunk is intact: the store does not know the
+    /// records in its reserve. Beside an intact chunk, a damaged one counts as a leftover of an
+    /// earlier layout, which must not hold up settlements until it is removed.
+    pub(crate) fn lost_chunk(&self) -> Option<ChunkIndex> {
+        if self
+            .chunks()
+            .any(|(_, chunk)| chunk.known_header().is_some())
+        {
+            return None;
+        }
+        let is_lost = |(index, chunk): (ChunkIndex, &Chunk)| chunk.is_damaged().then_some(index);
+        self.chunks().find_map(is_lost)
+    }
+
     /// The ids of its chunks.
     pub(crate) fn chunk_ids(&self, stripe: StripeId) -> impl Iterator<Item = ChunkId> {
         let id = move |&index| ChunkId { stripe, index };
@@ -236,6 +250,11 @@ impl Chunk {
     /// Whether its header was not read yet.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(self.header, Header::Unread)
+    }
+
+    /// Whether its header is damaged, or its file is missing.
+    pub(crate) fn is_damaged(&self) -> bool {
+        matches!(self.header, Header::Damaged)
     }
 
     /// Its keeping; `None` while its header is unknown.

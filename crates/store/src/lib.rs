@@ -108,3 +108,4 @@ pub use records::record::{
 pub use recovery::RecoveryReport;
 pub use reserve::resize::ReserveStats;
 pub use store::Store;
+pub use usage::chunk_disk_bytes;

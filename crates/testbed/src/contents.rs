@@ -10,6 +10,9 @@ use std::io::{self, Read};
 /// The number of the write that created the file; later writes follow from 1.
 pub(crate) const INITIAL: u64 = 0;
 
+/// In place of a write: the bytes are a hole of a file that is known to have them, and so zero.
+pub(crate) const HOLE: u64 = u64::MAX;
+
 /// Bytes that the final comparison reads at a time.
 const COMPARE_BYTES: u64 = 8 << 20;
 
@@ -54,7 +57,14 @@ impl Contents {
         }
     }
 
-    /// Reads all known parts of the file, and compares them; `progress` hears how many of its bytes are
+    /// Bytes that writes after the first have changed, each counted once.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let pieces = self.pieces.iter();
+        let written = pieces.filter(|&(_, &(_, write))| ![INITIAL, HOLE].contains(&write));
+        written.map(|(start, (end, _))| end - start).sum()
+    }
+
+    /// Reads all known parts of the file except holes, and compares them; `progress` hears how many of its bytes are
     /// done. Returns the compared bytes.
     pub(crate) async fn verify(
         &self,
@@ -66,7 +76,9 @@ impl Contents {
         let mut start = 0;
         while start < size {
             let range = ByteRange::new(start, COMPARE_BYTES.min(size - start));
-            let known = self.known(range);
+            let mut known = self.known(range);
+            // A volume of holes is too large to read as a whole.
+            known.retain(|piece| piece.write != HOLE);
             if !known.is_empty() {
                 let bytes = file.read(range).await?;
                 if let Some(at) = first_difference(&known, start, &bytes) {
@@ -101,6 +113,9 @@ impl Contents {
 /// detected too.
 pub(crate) fn bytes_of(piece: Piece) -> Vec<u8> {
     let Piece { range, write } = piece;
+    if write == HOLE {
+        return vec![0; range.length as usize];
+    }
     let (first, last) = (range.offset / 8, range.end().div_ceil(8));
     let mut bytes = Vec::with_capacity(((last - first) * 8) as usize);
     for word in first..last {
@@ -198,6 +213,21 @@ mod tests {
                 .all(|p| p.range.offset >= 20 && p.range.end() <= 25)
         );
         assert_eq!(inside.iter().map(|p| p.range.length).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn written_bytes_count_once_and_holes_are_zero() {
+        let mut contents = Contents::default();
+        contents.overwrite(range(0, 1000), HOLE);
+        contents.overwrite(range(100, 200), INITIAL);
+        contents.overwrite(range(150, 100), 1);
+        contents.overwrite(range(200, 100), 2);
+        assert_eq!(contents.written_bytes(), 150);
+        let known = contents.known(range(400, 30));
+        assert_eq!(first_difference(&known, 400, &[0; 30]), None);
+        let mut wrong = [0; 30];
+        wrong[7] = 1;
+        assert_eq!(first_difference(&known, 400, &wrong), Some(407));
     }
 
     #[test]

@@ -121,8 +121,8 @@ pub enum TestbedError {
     /// Another command holds the cluster's lock.
     #[error("another command is starting or stopping the cluster in {}; retry after it has ended", .0.display())]
     Locked(PathBuf),
-    /// All ports that a coordinator may take are in use.
-    #[error("no port is free for a coordinator")]
+    /// All ports that a coordinator or a node may take are in use.
+    #[error("no port is free for a coordinator or a node")]
     NoPort,
     /// A testbed has one seat for a coordinator.
     #[error("a testbed has only one coordinator; omit --coordinators")]

@@ -3,7 +3,7 @@
 /// Bytes with a unit: `1.5 MiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -26,5 +26,6 @@ mod tests {
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(1536 << 10), "1.5 MiB");
         assert_eq!(bytes(17), "17 B");
+        assert_eq!(bytes(1 << 63), "8 EiB");
     }
 }

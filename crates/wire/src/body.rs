@@ -2,8 +2,8 @@
 //!
 //! Requests and replies are postcard of the enums in `gabion_protocol::message`; a slice's body is
 //! its bytes as they are, shared and not copied. Postcard's integers are varints of at most 64
-//! bits and its enums are numbered in the order of their variants, so a change to those enums is a
-//! change of [`crate::frame::VERSION`].
+//! bits, its enums are numbered in the order of their variants, and its structs have no names. So a message changes
+//! only by further variants, which only a connection of a later version carries ([`Rpc::since`]).
 
 use bytes::Bytes;
 use gabion_plan::ValueId;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::WireError;
 use crate::frame::{Header, Kind};
+use crate::versions::FIRST_VERSION;
 
 /// A frame: its header and its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +53,16 @@ pub trait Rpc: Serialize + DeserializeOwned + Send + 'static {
     fn is_elsewhere(reply: &Self::Reply) -> bool {
         let _ = reply;
         false
+    }
+    /// The first version of the wire that has the request with all values in it. It is not sent on a connection of an
+    /// earlier one. `tests/messages.txt` has the version of each variant, and a test compares.
+    fn since(&self) -> u16 {
+        FIRST_VERSION
+    }
+    /// The same of a reply.
+    fn reply_since(reply: &Self::Reply) -> u16 {
+        let _ = reply;
+        FIRST_VERSION
     }
 }
 
@@ -97,7 +108,7 @@ impl Frame {
         })
     }
 
-    /// A frame that carries `message` in postcard. `id` is the request's number, 0 for a hello.
+    /// A frame that carries `message` in postcard. `id` is the request's number.
     ///
     /// # Errors
     /// [`WireError::TooLarge`].
@@ -126,6 +137,13 @@ impl Frame {
             .expect("1 KiB is below the limit of a body");
         frame.header.id = id;
         frame
+    }
+
+    /// The frame that tells the peer why its connection is closed; none if the peer knows it or cannot receive it.
+    pub(crate) fn goodbye(reason: &WireError, version: u16) -> Option<Self> {
+        let mut frame = Self::words(Kind::Goodbye, 0, &reason.last_words()?);
+        frame.header.version = version;
+        Some(frame)
     }
 
     /// The message in a frame's body.

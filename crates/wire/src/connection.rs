@@ -9,7 +9,7 @@
 
 use gabion_layout::NodeId;
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest, Purpose,
+    CoordinatorReply, CoordinatorRequest, Flow, NodeReply, NodeRequest,
 };
 use gabion_protocol::ports::Passage;
 use std::collections::BTreeMap;
@@ -34,9 +34,10 @@ use crate::permission::{Guarded, Sender};
 use crate::reader::FrameReader;
 use crate::stream::Stream;
 use crate::tls::{Side, secure};
+use crate::toll::SliceToll;
 use crate::trust::Certified;
 use crate::usage::Usage;
-use crate::writer::{Lane, Outbox, Toll, Writer, queues};
+use crate::writer::{Lane, Outbox, Writer, queues};
 
 /// A live connection to another process.
 ///
@@ -44,6 +45,8 @@ use crate::writer::{Lane, Outbox, Toll, Writer, queues};
 pub struct Connection {
     endpoint: Arc<Endpoint>,
     peer: Hello,
+    /// The version on which both sides have agreed.
+    version: u16,
     /// The contents of the peer's certificate; none without TLS.
     certified: Option<Certified>,
     /// The id that a new node has got on this connection.
@@ -148,23 +151,25 @@ impl Connection {
             endpoint.meet(hello)
         });
         let own = (&introduction, meet);
-        let hellos = exchange_hellos(&mut reader, &mut writer, certified.as_ref(), own);
+        let versions = options.versions;
+        let hellos = exchange_hellos(&mut reader, &mut writer, certified.as_ref(), versions, own);
         let exchanged = timeout(options.connect_timeout, hellos)
             .await
             .unwrap_or(Err(WireError::DeadlinePassed {
                 operation: "the peer's hello",
             }));
-        let peer = match exchanged {
-            Ok(peer) => peer,
+        let (peer, version) = match exchanged {
+            Ok(agreed) => agreed,
             Err(reason) => {
-                send_close_reason(&mut writer, &reason).await;
+                send_close_reason(&mut writer, &reason, versions).await;
                 return Err(reason);
             }
         };
-        let (outbox, outgoing) = queues(options.queue_bytes);
+        let (outbox, outgoing) = queues(options.queue_bytes, version);
         let connection = Arc::new(Self {
             endpoint: Arc::clone(endpoint),
             peer,
+            version,
             certified,
             joined: OnceLock::new(),
             has_trespassed: AtomicBool::new(false),
@@ -182,7 +187,9 @@ impl Connection {
         // The handshake may have begun before the peer's certificate was revoked.
         endpoint.close_if_revoked(&connection);
         let toll = SliceToll {
-            endpoint: Arc::clone(endpoint),
+            meter: Arc::clone(endpoint.meter()),
+            links: options.links.clone(),
+            own: endpoint.hello.identity,
             peer: peer.identity,
         };
         let writer = Writer {
@@ -199,6 +206,12 @@ impl Connection {
     /// The peer's hello.
     pub fn peer_hello(&self) -> &Hello {
         &self.peer
+    }
+
+    /// The version of the wire in which both sides talk. A message or a frame that a later version has added must not be
+    /// sent.
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// The peer's position in the topology.
@@ -243,14 +256,15 @@ impl Connection {
     /// where order matters.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] before anything is sent; [`WireError::DeadlinePassed`];
+    /// [`WireError::Unsupported`] and [`WireError::TooLarge`] before anything is sent; [`WireError::DeadlinePassed`];
     /// [`WireError::NoReply`] when the peer abandons the request; the connection's own reason when
-    /// it closes first. Except after the first error, the request may have been carried out.
+    /// it closes first. Except after the first two errors, the request may have been carried out.
     pub async fn call<R: Rpc>(
         &self,
         request: &R,
         deadline: Instant,
     ) -> Result<R::Reply, WireError> {
+        self.has(request.since())?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::message(R::REQUEST, id, request, request.size_hint_bytes())?;
         let _room = self.room_for_call(deadline).await?;
@@ -290,6 +304,19 @@ impl Connection {
             ))
         };
         decoded.inspect_err(|error| self.fail(error))
+    }
+
+    /// Whether the connection's version has what came with version `needed`.
+    ///
+    /// # Errors
+    /// [`WireError::Unsupported`].
+    fn has(&self, needed: u16) -> Result<(), WireError> {
+        let agreed = self.version;
+        if needed <= agreed {
+            Ok(())
+        } else {
+            Err(WireError::Unsupported { needed, agreed })
+        }
     }
 
     /// Waits until there is room for one more call that waits for its reply.
@@ -424,8 +451,8 @@ impl Connection {
     /// The writer task.
     async fn write<W: AsyncWrite + Unpin>(self: Arc<Self>, writer: Writer<W, SliceToll>) {
         let closing = async {
-            let last_words = self.closed().await.last_words();
-            last_words.map(|words| Frame::words(Kind::Goodbye, 0, &words))
+            let reason = self.closed().await;
+            Frame::goodbye(&reason, self.version)
         };
         let reason = writer.run(closing).await;
         self.fail(&reason);
@@ -566,26 +593,5 @@ impl Drop for ReaderEnded {
         self.0
             .fail(&WireError::Closed("its reader failed".to_owned()));
         self.0.endpoint.handler.closed(&self.0, &self.0.reason());
-    }
-}
-
-/// Counts slices and makes bulk frames wait for the emulated links.
-struct SliceToll {
-    endpoint: Arc<Endpoint>,
-    peer: PeerIdentity,
-}
-
-impl Toll for SliceToll {
-    fn pay(&mut self, frame_bytes: u64, slice: Option<(Purpose, u64)>) -> Duration {
-        let own = &self.endpoint.hello.identity;
-        if let Some((purpose, payload_bytes)) = slice {
-            self.endpoint
-                .meter()
-                .count(own.rack, self.peer.rack, purpose, payload_bytes);
-        }
-        match &self.endpoint.options.links {
-            Some(links) => links.reserve(own, &self.peer, frame_bytes),
-            None => Duration::ZERO,
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::body::Rpc;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::WireError;
-use crate::peers::Peers;
+use crate::peers::{Peers, as_coordinator};
 use futures::future::select_ok;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -216,15 +216,15 @@ impl Coordinators {
     /// A new connection to the one that leads.
     ///
     /// # Errors
-    /// Those of [`Connection::connect`], of one of them, if none can be reached.
+    /// Those of [`Connection::connect`], of one of them, if none can be reached; [`WireError::Untrusted`] when the
+    /// certificate there is not a coordinator's.
     pub(crate) async fn connect(
         &self,
         endpoint: &Arc<Endpoint>,
     ) -> Result<Arc<Connection>, WireError> {
         let connecting = self.addresses.iter();
         let connecting = connecting.map(|address| Connection::connect(address, endpoint).boxed());
-        select_ok(connecting)
-            .await
-            .map(|(connection, _)| connection)
+        let (connection, _) = select_ok(connecting).await?;
+        as_coordinator(connection)
     }
 }

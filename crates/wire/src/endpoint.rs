@@ -13,7 +13,6 @@ use crate::admission::{Admission, ConnectionLimits, Place};
 use crate::body::Frame;
 use crate::connection::Connection;
 use crate::error::WireError;
-use crate::frame::Kind;
 use crate::handler::Handler;
 use crate::hello::Hello;
 use crate::intake::Intake;
@@ -21,10 +20,13 @@ use crate::link::LinkTable;
 use crate::meter::TrafficMeter;
 use crate::role::Role;
 use crate::trust::Security;
+use crate::versions::Versions;
 
 /// Limits of connections, with defaults for a data centre.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The versions of the wire that the process speaks. Only tests use others than those of the release.
+    pub versions: Versions,
     /// The emulated links that slices and long messages pay for; `None` shapes nothing.
     pub links: Option<Arc<LinkTable>>,
     /// Timeout of connecting, and again of the exchange of hellos.
@@ -55,6 +57,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            versions: Versions::CURRENT,
             links: None,
             connect_timeout: Duration::from_secs(3),
             stall_timeout: Duration::from_secs(15),
@@ -204,8 +207,7 @@ impl Endpoint {
     /// Refuses a connection without a place. It does not wait for the peer to read the reason: a new
     /// socket's buffer has room for it.
     fn turn_away(&self, stream: &TcpStream, address: SocketAddr, reason: &WireError) {
-        if let Some(words) = reason.last_words() {
-            let frame = Frame::words(Kind::Goodbye, 0, &words);
+        if let Some(frame) = Frame::goodbye(reason, self.options.versions.newest()) {
             let _ = stream.try_write(&[&frame.header.encode()[..], &frame.body].concat());
         }
         self.handler.not_accepted(address, reason);
@@ -243,8 +245,8 @@ impl Endpoint {
         let Some(credentials) = self.options.security.credentials() else {
             return;
         };
-        let serial = connection.certified().and_then(|peer| peer.serial);
-        if serial.is_some_and(|serial| credentials.has_revoked(serial)) {
+        let certified = connection.certified();
+        if certified.is_some_and(|peer| credentials.has_revoked(&peer.issued)) {
             connection.close("the peer's certificate is revoked");
         }
     }

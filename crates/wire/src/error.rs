@@ -3,6 +3,7 @@
 //! A connection fails once and all of its waiters get the same reason, so errors can be cloned.
 
 use crate::admission::ConnectionLimit;
+use crate::versions::Versions;
 use gabion_layout::NodeId;
 use gabion_meta::ClusterId;
 use std::io;
@@ -30,16 +31,37 @@ pub enum WireError {
     /// Received bytes that no correct peer sends. The connection is closed.
     #[error("received a corrupt frame: {0}")]
     Corrupt(&'static str),
-    /// The peer speaks another version of the protocol.
+    /// The two processes have no version of the protocol in common.
     #[error(
-        "the peer speaks version {theirs} of Gabion's protocol and this process speaks version \
-         {ours}: run the same release on both sides"
+        "the peer speaks {theirs} of Gabion's protocol and this process speaks {ours}; upgrade {}, release by release",
+        ours.laggard(*theirs)
     )]
     WrongVersion {
-        /// This process's version.
-        ours: u16,
-        /// The peer's version.
+        /// This process's versions.
+        ours: Versions,
+        /// The peer's versions.
+        theirs: Versions,
+    },
+    /// The peer's hello does not name the versions that the peer speaks.
+    #[error(
+        "the peer's hello of version {theirs} of Gabion's protocol names no valid oldest version, and this process speaks \
+        {ours}; install the release of this process at the peer"
+    )]
+    UnclearVersions {
+        /// This process's versions.
+        ours: Versions,
+        /// The version in the header of the peer's hello.
         theirs: u16,
+    },
+    /// The version on which both sides have agreed lacks the request; it was not sent, and the connection goes on.
+    #[error(
+        "the peer speaks version {agreed} of Gabion's protocol, and this request needs version {needed}; upgrade the peer"
+    )]
+    Unsupported {
+        /// The first version that has the request.
+        needed: u16,
+        /// The version of the connection.
+        agreed: u16,
     },
     /// The peer belongs to another cluster.
     #[error(

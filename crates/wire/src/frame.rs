@@ -5,15 +5,13 @@
 //! otherwise: decoding returns [`WireError::Corrupt`] and never panics.
 
 use crate::error::WireError;
+use crate::versions::VERSION;
 
 /// Bytes of a header, in this and every later version.
 pub const HEADER_BYTES: usize = 40;
 
 /// The most bytes that a body may have. Checked before anything is allocated for it.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
-
-/// The version that this process speaks. Peers must speak the same one.
-pub const VERSION: u16 = 24;
 
 const MAGIC: [u8; 4] = *b"GBNW";
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
@@ -73,6 +71,8 @@ impl Kind {
 /// A header, decoded. Fields that a kind does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
+    /// The version in which the frame is encoded. A hello's is the newest version of its sender.
+    pub version: u16,
     /// The kind of the frame.
     pub kind: Kind,
     /// Slice: the purpose's number. Otherwise 0.
@@ -90,7 +90,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header of `kind` for `body`, with all numbers 0.
+    /// A header of `kind` for `body` in the newest version, with all numbers 0. A connection sets the version on which its
+    /// two sides have agreed.
     ///
     /// # Errors
     /// [`WireError::TooLarge`] when the body is over [`MAX_BODY_BYTES`].
@@ -102,6 +103,7 @@ impl Header {
             });
         }
         Ok(Self {
+            version: VERSION,
             kind,
             purpose: 0,
             body_bytes: body.len() as u32,
@@ -116,7 +118,7 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.version.to_le_bytes());
         bytes[6] = self.kind as u8;
         bytes[7] = self.purpose;
         bytes[8..12].copy_from_slice(&self.body_bytes.to_le_bytes());
@@ -129,14 +131,10 @@ impl Header {
         bytes
     }
 
-    /// Reads a header.
-    ///
-    /// The magic, the version and the checksum lie at the same places in every version, so another
-    /// version is recognised for certain and is not mistaken for damage.
+    /// Reads a header of any version. The receiver compares the version with the one that it expects.
     ///
     /// # Errors
-    /// [`WireError::WrongVersion`] for an undamaged header of another version,
-    /// [`WireError::Corrupt`] for anything else that [`Header::encode`] does not make.
+    /// [`WireError::Corrupt`] for anything that [`Header::encode`] does not make.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, WireError> {
         if bytes[0..4] != MAGIC {
             return Err(WireError::Corrupt(
@@ -146,14 +144,8 @@ impl Header {
         if crc_fast::crc32_iscsi(&bytes[..CHECKED_BYTES]) != read_u32(bytes, CHECKED_BYTES) {
             return Err(WireError::Corrupt("the header's checksum is wrong"));
         }
-        let theirs = u16::from_le_bytes([bytes[4], bytes[5]]);
-        if theirs != VERSION {
-            return Err(WireError::WrongVersion {
-                ours: VERSION,
-                theirs,
-            });
-        }
         let header = Self {
+            version: u16::from_le_bytes([bytes[4], bytes[5]]),
             kind: Kind::from_byte(bytes[6]).ok_or(WireError::Corrupt("its kind is unknown"))?,
             purpose: bytes[7],
             body_bytes: read_u32(bytes, 8),
@@ -233,12 +225,15 @@ mod tests {
     fn any_header() -> impl Strategy<Value = (Header, Vec<u8>)> {
         let kind = prop::sample::select(Kind::ALL.to_vec());
         let numbers = (any::<u8>(), any::<u64>(), any::<u64>(), any::<u32>());
+        let version = any::<u16>();
         let body = prop::collection::vec(any::<u8>(), 0..200);
-        (kind, numbers, body).prop_map(|(kind, (purpose, id, slice, value), mut body)| {
+        let parts = (kind, version, numbers, body);
+        parts.prop_map(|(kind, version, (purpose, id, slice, value), mut body)| {
             if matches!(kind, Kind::Credit | Kind::Abort) {
                 body.clear();
             }
             let mut header = Header::new(kind, &body).unwrap();
+            header.version = version;
             if !matches!(kind, Kind::Hello | Kind::Goodbye) {
                 header.id = id;
             }
@@ -257,7 +252,7 @@ mod tests {
         let mut header = Header::new(Kind::Slice, b"123456789").unwrap();
         (header.purpose, header.id, header.slice, header.value) = (1, 0x0807, 0x0605, 0x0403);
         let expected = [
-            b'G', b'B', b'N', b'W', 24, 0, 6, 1, 9, 0, 0, 0, 0x83, 0x92, 0x06, 0xe3, 7, 8, 0, 0, 0,
+            b'G', b'B', b'N', b'W', 26, 0, 6, 1, 9, 0, 0, 0, 0x83, 0x92, 0x06, 0xe3, 7, 8, 0, 0, 0,
             0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0,
         ];
         assert_eq!(header.encode()[..CHECKED_BYTES], expected);
@@ -304,7 +299,6 @@ mod tests {
                 *byte *= u8::from(!zero);
             }
             bytes[0..4].copy_from_slice(&MAGIC);
-            bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
             bytes[6] = kind;
             let crc = crc_fast::crc32_iscsi(&bytes[..CHECKED_BYTES]);
             bytes[CHECKED_BYTES..].copy_from_slice(&crc.to_le_bytes());
@@ -322,14 +316,7 @@ mod tests {
         assert!(matches!(Header::decode(&bytes), Err(WireError::Corrupt(_))));
         let crc = crc_fast::crc32_iscsi(&bytes[..CHECKED_BYTES]);
         bytes[CHECKED_BYTES..].copy_from_slice(&crc.to_le_bytes());
-        let error = Header::decode(&bytes).unwrap_err();
-        assert!(matches!(
-            error,
-            WireError::WrongVersion {
-                ours: VERSION,
-                theirs: 99
-            }
-        ));
+        assert_eq!(Header::decode(&bytes).unwrap().version, 99);
     }
 
     #[test]

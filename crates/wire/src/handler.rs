@@ -115,9 +115,18 @@ impl<R: Rpc> Responder<R> {
     }
 
     /// Answers. If the connection has closed, the reply is dropped: the peer has seen
-    /// the end already. A reply too long for a frame becomes [`Responder::refuse`].
+    /// the end already. A reply too long for a frame becomes [`Responder::refuse`], and so does one that the connection's
+    /// version lacks.
     pub fn reply(mut self, reply: &R::Reply) {
         let owed = self.take();
+        let (needed, agreed) = (R::reply_since(reply), owed.connection.version());
+        if needed > agreed {
+            let why = format!(
+                "the answer needs version {needed} of Gabion's protocol and the asker speaks version {agreed}; upgrade \
+                the asker"
+            );
+            return owed.refuse(&why);
+        }
         let frame = Frame::message(R::REPLY, owed.id, reply, 128)
             .unwrap_or_else(|error| Frame::words(Kind::NoReply, owed.id, &error.to_string()));
         owed.connection.outbox().send_reply(frame, owed.served);
@@ -147,5 +156,83 @@ impl<R: Rpc> Drop for Responder<R> {
         if let Some(owed) = self.owed.take() {
             owed.refuse("the request was abandoned");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::{Endpoint, Options};
+    use crate::hello::Hello;
+    use crate::versions::{FIRST_VERSION, Versions};
+    use gabion_protocol::message::NodeReply;
+    use serde::{Deserialize, Serialize};
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    const LATER: u16 = FIRST_VERSION + 1;
+
+    /// A request whose replies have come with a later version.
+    #[derive(Serialize, Deserialize)]
+    struct Asked;
+
+    impl Rpc for Asked {
+        type Reply = NodeReply;
+        const REQUEST: Kind = Kind::NodeRequest;
+        const REPLY: Kind = Kind::NodeReply;
+        fn reply_since(_: &NodeReply) -> u16 {
+            LATER
+        }
+    }
+
+    /// Answers every request with a reply of a later version.
+    struct Server;
+
+    impl Handler for Server {
+        fn node_request(
+            &self,
+            _: &Arc<Connection>,
+            _: NodeRequest,
+            mut responder: Responder<NodeRequest>,
+        ) {
+            let responder = Responder::<Asked> {
+                owed: Some(responder.take()),
+                request: PhantomData,
+            };
+            responder.reply(&NodeReply::Done);
+        }
+
+        fn flow(&self, _: &Arc<Connection>, _: Flow) {}
+    }
+
+    fn endpoint(newest: u16) -> Arc<Endpoint> {
+        let options = Options {
+            versions: Versions::between(FIRST_VERSION, newest).unwrap(),
+            ..Options::default()
+        };
+        Endpoint::new(Hello::client(), Arc::new(Server), options, Arc::default())
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_the_peer_s_version_lacks_is_not_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(endpoint(LATER).serve(listener));
+        let asked = async |newest| {
+            let connection = Connection::connect(&address, &endpoint(newest)).await;
+            let deadline = Instant::now() + Duration::from_mins(1);
+            // Clients may send this request to a node.
+            let request = gabion_protocol::message::ask::Attest {
+                stripe: gabion_layout::StripeId(1),
+            };
+            connection
+                .unwrap()
+                .call_node(&NodeRequest::Attest(request), deadline)
+                .await
+        };
+        let refused = asked(FIRST_VERSION).await.unwrap_err().to_string();
+        assert!(refused.contains("; upgrade the asker"), "{refused}");
+        assert_eq!(asked(LATER).await.unwrap(), NodeReply::Done);
     }
 }

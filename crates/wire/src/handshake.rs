@@ -2,10 +2,10 @@
 
 use crate::body::Frame;
 use crate::error::WireError;
-use crate::frame::Kind;
 use crate::hello::Hello;
 use crate::reader::FrameReader;
 use crate::trust::Certified;
+use crate::versions::Versions;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -34,27 +34,32 @@ pub(crate) fn check_certificate(hello: &Hello, certified: &Certified) -> Result<
 }
 
 /// Tells a refused peer the reason, if the socket takes a few bytes at once.
-pub(crate) async fn send_close_reason<W: AsyncWrite + Unpin>(writer: &mut W, reason: &WireError) {
-    if let Some(words) = reason.last_words() {
-        let frame = Frame::words(Kind::Goodbye, 0, &words);
+pub(crate) async fn send_close_reason<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    reason: &WireError,
+    versions: Versions,
+) {
+    if let Some(frame) = Frame::goodbye(reason, versions.newest()) {
         let bytes = [&frame.header.encode()[..], &frame.body].concat();
         // The peer detects the end in any case; the text is a courtesy.
         let _ = timeout(Duration::from_secs(1), writer.write_all(&bytes)).await;
     }
 }
 
-/// Sends this process's hello, receives the peer's, and checks that they match.
+/// Sends this process's hello, receives the peer's, and checks that they match. Returns the peer's hello, and the version
+/// in which both sides talk from now on.
 pub(crate) async fn exchange_hellos<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
     certified: Option<&Certified>,
+    versions: Versions,
     (introduction, meet): (&Hello, impl FnOnce(&Hello) -> Result<(), WireError>),
-) -> Result<Hello, WireError>
+) -> Result<(Hello, u16), WireError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let ours = Frame::message(Kind::Hello, 0, introduction, 64)?;
+    let ours = introduction.frame(versions)?;
     let bytes = [&ours.header.encode()[..], &ours.body].concat();
     let failed = |source| WireError::io("send the hello", source);
     writer.write_all(&bytes).await.map_err(failed)?;
@@ -62,20 +67,14 @@ where
     let Some(frame) = reader.next().await? else {
         return Err(WireError::ClosedByPeer("it sent no hello".to_owned()));
     };
-    if frame.header.kind == Kind::Goodbye {
-        return Err(WireError::ClosedByPeer(frame.decode_words()));
-    }
-    if frame.header.kind != Kind::Hello {
-        return Err(WireError::Corrupt("the first frame is not a hello"));
-    }
-    let mut theirs: Hello = frame.decode_message()?;
+    let (mut theirs, agreed) = Hello::of_frame(&frame, versions)?;
     if let Some(certified) = certified {
         check_certificate(&theirs, certified)?;
         theirs.cluster = Some(certified.name.cluster);
     }
     meet(&theirs)?;
-    reader.end_of_hello();
-    Ok(theirs)
+    reader.agree_on(agreed);
+    Ok((theirs, agreed))
 }
 
 /// Sends small frames without delay, and ends connections whose other machine has vanished.

@@ -39,9 +39,11 @@ mod role;
 mod silent_link;
 mod stream;
 mod tls;
+mod toll;
 mod transcript;
 pub mod trust;
 mod usage;
+mod versions;
 mod wall_clock;
 mod writer;
 
@@ -66,4 +68,5 @@ pub use rate::{RateError, parse_rate};
 pub use renewal::{RenewalError, exchange_token, revoked_since};
 pub use role::Role;
 pub use transcript::Transcript;
+pub use versions::{FIRST_VERSION, OLDEST_VERSION, VERSION, Versions};
 pub use wall_clock::{system_wall_clock, wall_time};

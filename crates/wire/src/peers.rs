@@ -182,7 +182,7 @@ impl Peers {
 }
 
 /// The connection, unless its peer's certificate is that of another process than a coordinator.
-fn as_coordinator(connection: Arc<Connection>) -> Result<Arc<Connection>, WireError> {
+pub(crate) fn as_coordinator(connection: Arc<Connection>) -> Result<Arc<Connection>, WireError> {
     match connection.certified() {
         Some(certified) if certified.name.role != Role::Coordinator => {
             let holder = certified.name.holder();

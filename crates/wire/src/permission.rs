@@ -123,13 +123,14 @@ const fn senders_to_node(request: &NodeRequest) -> Roles {
         | R::Fate(_)
         | R::Mark(_)
         | R::Meter
-        | R::StoreCounts => USERS,
+        | R::StoreCounts
+        | R::ReservedBytes(_) => USERS,
         R::RunPart(part) => senders_of_part(part),
         R::Recollect(_) => USERS.and(NODE),
         R::Attest(_) | R::Probe(_) => MEMBERS,
         R::Collect(_) | R::Fence(_) | R::Resolve(_) | R::Scrub(_) => NODE.and(COORDINATOR),
         R::Committed(_) => NODE,
-        R::RaiseToken(_)
+        R::RaiseTokens(_)
         | R::Commit(_)
         | R::Pin(_)
         | R::Unpin(_)
@@ -140,7 +141,9 @@ const fn senders_to_node(request: &NodeRequest) -> Roles {
         | R::Discard(_)
         | R::Reach(_)
         | R::Renew
-        | R::Progress(_) => COORDINATOR,
+        | R::Progress(_)
+        | R::Cluster
+        | R::Held(_) => COORDINATOR,
     }
 }
 
@@ -193,13 +196,14 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::Keep(_)
         | R::ScrubAll
         | R::OrderForm(_)
-        | R::Events(_) => OPERATOR,
+        | R::Events(_)
+        | R::Recovery(_) => OPERATOR,
         R::Pools
         | R::BeginPut(_) | R::ExtendPut(_) | R::PlaceAnew(_) | R::TouchPut(_)
         | R::CommitPut(_)
         | R::AbortPut(_)
         | R::Lookup(_)
-        | R::LookupFile(_)
+        | R::LookupFile(_) | R::OpenFile(_) | R::ReportFiles(_)
         | R::List(_)
         | R::Rename(_)
         | R::Link(_)
@@ -220,7 +224,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::OpenExclusive(_)
         | R::RenewExclusive(_)
         | R::CloseExclusive(_)
-        | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_) | R::Changes(_)
+        | R::OpenSession | R::RenewSession(_) | R::CloseSession(_) | R::SetLock(_) | R::Changes(_)
         | R::RemoveFile(_)
         | R::Status
         | R::Hasten(_)
@@ -228,7 +232,7 @@ const fn senders_to_coordinator(request: &CoordinatorRequest) -> Roles {
         | R::WriteInline(_) | R::BeginReplace(_)
         | R::CommitReplace(_)
         | R::Ended(_)
-        | R::Usage => USERS,
+        | R::Usage | R::RecentUsage | R::Space => USERS,
     }
 }
 

@@ -24,8 +24,8 @@ use gabion_protocol::event::Event;
 use gabion_protocol::locks::lock;
 use gabion_protocol::measure::Measure;
 use gabion_protocol::message::{
-    ArrayStatus, CoordinatorReply, CoordinatorRequest, EventPage, Flow, Meter, NodeReply,
-    NodeRequest, NodeStatus, Purpose, Refusal, RunId, ask,
+    ArrayStatus, Cause, CoordinatorReply, CoordinatorRequest, Denial, EventPage, Flow, Meter,
+    NodeReply, NodeRequest, NodeStatus, Purpose, Refusal, RunId, ask,
 };
 use gabion_protocol::ports::{Address, CallError, Passage, Ports};
 use rand::{Rng, SeedableRng};
@@ -319,8 +319,13 @@ impl Ports for ProcessPorts {
         let watched = self.address_of(node).and_then(|at| peers.watch(&at));
         async move {
             let call = async {
-                let reply = connection.await?.call_node(&request, deadline).await;
-                reply.map_err(|error| failed(node.to_string(), &error))
+                match connection.await?.call_node(&request, deadline).await {
+                    // Asking again is no use, as it is after a silence.
+                    Err(error @ WireError::Unsupported { .. }) => Ok(NodeReply::NotBegun(
+                        Refusal::Unsupported(format!("{node} cannot be asked: {error}")),
+                    )),
+                    reply => reply.map_err(|error| failed(node.to_string(), &error)),
+                }
             };
             // Connecting may take longer than the deadline.
             let answered = timeout_at(deadline, call).await;
@@ -354,6 +359,13 @@ impl Ports for ProcessPorts {
                 peers.note_late(watched);
             }
             match answered {
+                Ok(Err(error @ WireError::Unsupported { .. })) => {
+                    let why = format!("{COORDINATOR} cannot be asked: {error}");
+                    Ok(CoordinatorReply::Refused(Denial::new(
+                        Cause::Unsupported,
+                        why,
+                    )))
+                }
                 Ok(answered) => answered.map_err(failed),
                 Err(_) => Err(late(COORDINATOR.to_owned())),
             }

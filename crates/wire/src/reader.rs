@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::body::Frame;
 use crate::error::WireError;
-use crate::frame::{HEADER_BYTES, Header, MAX_BODY_BYTES};
+use crate::frame::{HEADER_BYTES, Header, Kind};
 use crate::intake::{SHORT_BYTES, transfer_limit};
 use crate::tls::{in_words, tls_error};
 
@@ -24,8 +24,8 @@ pub(crate) struct FrameReader<R> {
     stream: R,
     /// Bytes that are read and not yet part of a returned frame.
     buffer: BytesMut,
-    /// The most bytes that a body may have now.
-    body_max_bytes: usize,
+    /// The version of all frames but a goodbye, once the hellos are exchanged.
+    agreed: Option<u16>,
     /// A long body must arrive within this time and that of a slow transfer.
     stall_timeout: Duration,
 }
@@ -36,14 +36,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self {
             stream,
             buffer: BytesMut::with_capacity(BUFFER_BYTES),
-            body_max_bytes: HELLO_MAX_BYTES,
+            agreed: None,
             stall_timeout,
         }
     }
 
-    /// The peer has introduced itself: from now on its frames may have any size.
-    pub(crate) fn end_of_hello(&mut self) {
-        self.body_max_bytes = MAX_BODY_BYTES;
+    /// The peer has introduced itself: from now on its frames have this version, and any size.
+    pub(crate) fn agree_on(&mut self, version: u16) {
+        self.agreed = Some(version);
     }
 
     /// The next frame, its checksums verified; `None` when the stream ends between two frames. Before a long body is
@@ -52,9 +52,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Not cancel safe: a frame half read is lost when the future is dropped.
     ///
     /// # Errors
-    /// [`WireError::Corrupt`] or [`WireError::WrongVersion`] for what is no frame of ours,
-    /// [`WireError::Io`] when reading fails, [`WireError::ClosedByPeer`] when the stream ends
-    /// in a frame.
+    /// [`WireError::Corrupt`] for what is no frame of the agreed version, [`WireError::Io`] when reading fails,
+    /// [`WireError::ClosedByPeer`] when the stream ends in a frame.
     pub(crate) async fn next_in<P>(
         &mut self,
         room: impl AsyncFnOnce(usize) -> Result<P, WireError>,
@@ -96,9 +95,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             .first_chunk()
             .expect("the loop read at least a header");
         let header = Header::decode(header)?;
-        if header.body_bytes as usize > self.body_max_bytes {
-            let reason = "the first frame is too long for a hello";
-            return Err(WireError::Corrupt(reason));
+        match self.agreed {
+            None if header.body_bytes as usize > HELLO_MAX_BYTES => {
+                let reason = "the first frame is too long for a hello";
+                return Err(WireError::Corrupt(reason));
+            }
+            // A goodbye has the same form in every version, and its sender may not have agreed on one yet.
+            Some(agreed) if header.version != agreed && header.kind != Kind::Goodbye => {
+                let reason = "it has another version than the two sides agreed on";
+                return Err(WireError::Corrupt(reason));
+            }
+            _ => {}
         }
         self.buffer.advance(HEADER_BYTES);
         Ok(Some(header))
@@ -165,7 +172,7 @@ fn cut_short() -> WireError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Kind;
+    use crate::versions::VERSION;
     use proptest::prelude::*;
     use std::pin::Pin;
     use std::task::{Context, Poll};
@@ -201,7 +208,7 @@ mod tests {
             turn: 0,
         };
         let mut reader = FrameReader::new(pieces, Duration::from_secs(15));
-        reader.end_of_hello();
+        reader.agree_on(VERSION);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

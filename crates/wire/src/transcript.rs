@@ -15,12 +15,15 @@ use crate::handshake::exchange_hellos;
 use crate::hello::Hello;
 use crate::permission::{Guarded, Sender};
 use crate::reader::FrameReader;
+use crate::versions::Versions;
 
 /// A peer's bytes, read to their end or to the first error.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     /// The peer's hello; none if the bytes do not begin with one.
     pub hello: Option<Hello>,
+    /// The version on which both sides have agreed; none without a hello.
+    pub version: Option<u16>,
     /// The frames after it.
     pub frames: Vec<Frame>,
     /// The reason why the connection ends before the stream does.
@@ -37,12 +40,17 @@ impl Transcript {
         let mut reader = FrameReader::new(stream, stall_timeout);
         let mut transcript = Self {
             hello: None,
+            version: None,
             frames: Vec::new(),
             error: None,
         };
         let meet = |theirs: &Hello| ours.check(theirs);
-        match exchange_hellos(&mut reader, &mut sink(), None, (ours, meet)).await {
-            Ok(hello) => transcript.hello = Some(hello),
+        let own = (ours, meet);
+        match exchange_hellos(&mut reader, &mut sink(), None, Versions::CURRENT, own).await {
+            Ok((hello, version)) => {
+                transcript.hello = Some(hello);
+                transcript.version = Some(version);
+            }
             Err(error) => transcript.error = Some(error),
         }
         while transcript.error.is_none() {

@@ -47,6 +47,8 @@ pub(crate) struct Outbox {
     control_room: Arc<Semaphore>,
     bulk_room: Arc<Semaphore>,
     bulk_queue_bytes: usize,
+    /// The version of every frame: that of the connection.
+    version: u16,
 }
 
 /// The queues' exit.
@@ -55,8 +57,8 @@ pub(crate) struct Outgoing {
     bulk: UnboundedReceiver<Queued>,
 }
 
-/// Both ends of a connection's queues.
-pub(crate) fn queues(bulk_queue_bytes: usize) -> (Outbox, Outgoing) {
+/// Both ends of a connection's queues. Frames leave in the connection's `version`.
+pub(crate) fn queues(bulk_queue_bytes: usize, version: u16) -> (Outbox, Outgoing) {
     let (control, control_out) = unbounded_channel();
     let (bulk, bulk_out) = unbounded_channel();
     let outbox = Outbox {
@@ -65,6 +67,7 @@ pub(crate) fn queues(bulk_queue_bytes: usize) -> (Outbox, Outgoing) {
         control_room: Arc::new(Semaphore::new(CONTROL_QUEUE_BYTES)),
         bulk_room: Arc::new(Semaphore::new(bulk_queue_bytes)),
         bulk_queue_bytes,
+        version,
     };
     (
         outbox,
@@ -104,7 +107,8 @@ impl Outbox {
     ///
     /// # Errors
     /// [`WireError::Closed`] when the connection is closed.
-    pub(crate) async fn send(&self, frame: Frame, lane: Lane) -> Result<(), WireError> {
+    pub(crate) async fn send(&self, mut frame: Frame, lane: Lane) -> Result<(), WireError> {
+        frame.header.version = self.version;
         let (queue, room, queue_bytes) = match lane {
             Lane::Control => (&self.control, &self.control_room, CONTROL_QUEUE_BYTES),
             Lane::Bulk => (&self.bulk, &self.bulk_room, self.bulk_queue_bytes),
@@ -124,7 +128,8 @@ impl Outbox {
 
     /// Queues a reply at once. There are never more of them than requests being served, and
     /// `served` keeps the place of this one until it is written.
-    pub(crate) fn send_reply(&self, frame: Frame, served: Option<OwnedSemaphorePermit>) {
+    pub(crate) fn send_reply(&self, mut frame: Frame, served: Option<OwnedSemaphorePermit>) {
+        frame.header.version = self.version;
         let queue = match Lane::of(&frame) {
             Lane::Control => &self.control,
             Lane::Bulk => &self.bulk,

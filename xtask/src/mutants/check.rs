@@ -18,18 +18,18 @@ const CELL_CHARS: usize = 90;
 const POLL: Duration = Duration::from_millis(50);
 
 /// The check that has to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
     /// Seeds 0 to 299 of the simulator.
     Simulator,
     /// One test of a package.
     Test {
         /// The package.
-        package: &'static str,
+        package: String,
         /// The binary below `tests`, `lib` for the library's unit tests or `bin` for the binary's.
-        target: &'static str,
+        target: String,
         /// The test's whole name.
-        name: &'static str,
+        name: String,
     },
 }
 
@@ -77,14 +77,28 @@ impl fmt::Display for Verdict {
 }
 
 impl Check {
+    /// Reads a check of the table: `simulator`, or a package, a target and a test's name.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            ["simulator"] => Some(Self::Simulator),
+            [package, target, name] => Some(Self::Test {
+                package: package.to_owned(),
+                target: target.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => None,
+        }
+    }
+
     /// Builds and runs the check.
-    pub(crate) fn run(self, copy: &Copy) -> anyhow::Result<Verdict> {
+    pub(crate) fn run(&self, copy: &Copy) -> anyhow::Result<Verdict> {
         run_together(&[self], copy)
     }
 
     /// Returns the package and the target that Cargo builds for the check: one package's simulator or one binary of
     /// tests.
-    pub(crate) fn binary(self) -> (&'static str, &'static str) {
+    pub(crate) fn binary(&self) -> (&str, &str) {
         match self {
             Self::Simulator => ("gabion-sim", ""),
             Self::Test {
@@ -93,7 +107,7 @@ impl Check {
         }
     }
 
-    fn name(self) -> Option<&'static str> {
+    fn name(&self) -> Option<&str> {
         match self {
             Self::Simulator => None,
             Self::Test { name, .. } => Some(name),
@@ -102,7 +116,7 @@ impl Check {
 }
 
 /// Builds the one binary of all these checks, and runs them in one process.
-pub(crate) fn run_together(checks: &[Check], copy: &Copy) -> anyhow::Result<Verdict> {
+pub(crate) fn run_together(checks: &[&Check], copy: &Copy) -> anyhow::Result<Verdict> {
     let (package, target) = checks[0].binary();
     let names: Vec<&str> = checks.iter().filter_map(|check| check.name()).collect();
     let (build, run) = match (names.is_empty(), target) {

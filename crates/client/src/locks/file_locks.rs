@@ -2,7 +2,7 @@
 //! have any, and whether locks were lost.
 
 use super::held_ranges::HeldRanges;
-use super::session::LockSession;
+use crate::sessions::session::ClientSession;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{LockChange, LockOwner, LockRange, Locking, PutId};
 use gabion_protocol::message::LockAttempt;
@@ -18,7 +18,7 @@ pub(super) struct FileLocks {
 #[derive(Default)]
 struct State {
     /// The session of the locks, while there may be any.
-    session: Option<Arc<LockSession>>,
+    session: Option<Arc<ClientSession>>,
     owners: BTreeMap<LockOwner, Owner>,
     /// The number of times locks were lost with their session.
     loss_count: u64,
@@ -108,7 +108,7 @@ impl FileLocks {
 
     /// A change is about to be asked for in a session. Returns the number of an earlier request of the owner whose
     /// answer was lost.
-    pub(super) fn begin(&self, session: &Arc<LockSession>, owner: LockOwner) -> Option<u64> {
+    pub(super) fn begin(&self, session: &Arc<ClientSession>, owner: LockOwner) -> Option<u64> {
         let mut state = self.settled();
         if !session.is_over() {
             // There is no newer session. One that is over would count as the loss of the newer session's locks.
@@ -123,7 +123,7 @@ impl FileLocks {
     /// A change that was begun in this session has ended. Whether it counts: the session goes on.
     pub(super) fn end(
         &self,
-        session: &Arc<LockSession>,
+        session: &Arc<ClientSession>,
         (change, attempt): (&LockChange, LockAttempt),
         ended: &Ended,
     ) -> bool {

@@ -1,5 +1,5 @@
-//! Advisory locks that hold for all clients of the cluster. The coordinator has them; a client has one session for all
-//! its locks, which it renews in the background.
+//! Advisory locks that hold for all clients of the cluster. The coordinator has them; they belong to the client's session,
+//! which it renews in the background.
 //!
 //! A client relies on its locks only while its lease runs, which ends before the coordinator frees the locks. Until it
 //! knows better, operations on files with locks wait; if the locks are lost, they fail ([`ClientError::LocksLost`]) for
@@ -8,16 +8,15 @@
 
 mod file_locks;
 mod held_ranges;
-mod session;
 pub(crate) mod table;
 
 use crate::client::Client;
 use crate::error::ClientError;
+use crate::sessions::session::ClientSession;
 use file_locks::{Ended, FileLocks, Validity};
 use gabion_meta::{LockChange, LockHolder, LockOwner, Locking, PutId};
 use gabion_protocol::locks::lock;
 use gabion_protocol::message::{Cause, LockAttempt, ask};
-use session::LockSession;
 use std::sync::Arc;
 
 /// Pause before an owner asks again that may wait and was answered at once.
@@ -27,7 +26,7 @@ const AGAIN_AFTER_MS: u64 = 50;
 pub enum LockOutcome {
     /// It is done.
     Done,
-    /// Another owner's lock is in the way.
+    /// Another owner's lock conflicts.
     Held(LockHolder),
     /// The owner no longer waits.
     Interrupted,
@@ -70,18 +69,6 @@ impl Client {
         }
     }
 
-    /// Frees all locks of this client. It must have ended its writes under them.
-    ///
-    /// # Errors
-    /// [`ClientError::NoCoordinator`]: the locks are free when the session has not been renewed for ten seconds.
-    pub async fn end_locks(&self) -> Result<(), ClientError> {
-        let Some(session) = self.shared.locks.session.lock().await.take() else {
-            return Ok(());
-        };
-        session.note_over();
-        self.ask(ask::CloseLocks(session.id())).await
-    }
-
     /// Frees locks of owners that have closed their files while the coordinator did not answer.
     pub async fn release_owed_locks(&self) {
         let owed = std::mem::take(&mut *lock(&self.shared.locks.owed));
@@ -94,19 +81,6 @@ impl Client {
             // Failed ones are owed again.
             let _ = handle.unlock_closed(owner).await;
         }
-    }
-
-    /// The session, which begins with the first lock, and again after its loss.
-    async fn lock_session(&self) -> Result<Arc<LockSession>, ClientError> {
-        let mut present = self.shared.locks.session.lock().await;
-        if let Some(session) = present.as_ref().filter(|session| !session.is_over()) {
-            return Ok(Arc::clone(session));
-        }
-        let asked_ms = self.ports().now_ms();
-        let id = self.ask(ask::OpenLocks).await?;
-        let session = Arc::new(LockSession::new(&self.shared.ports, id, asked_ms));
-        *present = Some(Arc::clone(&session));
-        Ok(session)
     }
 }
 
@@ -164,7 +138,7 @@ impl LockHandle {
                 LockPatience::None => LockAttempt::Once,
                 LockPatience::Until(_) => LockAttempt::Wait { waited_ms },
             };
-            let session = self.client.lock_session().await?;
+            let session = self.client.session().await?;
             match (self.change(&session, change, attempt).await?, &mut patience) {
                 (Locking::Done, _) => return Ok(LockOutcome::Done),
                 (Locking::Over, _) => {}
@@ -183,7 +157,7 @@ impl LockHandle {
         }
     }
 
-    /// A lock of another owner that is in the way of a change, and whether its owner is one of this client.
+    /// A lock of another owner that conflicts with a change, and whether its owner is one of this client.
     ///
     /// # Errors
     /// Those of [`LockHandle::set`].
@@ -193,7 +167,7 @@ impl LockHandle {
     ) -> Result<Option<(LockHolder, bool)>, ClientError> {
         loop {
             self.check().await?;
-            let session = self.client.lock_session().await?;
+            let session = self.client.session().await?;
             match self.change(&session, change, LockAttempt::Find).await? {
                 Locking::Done => return Ok(None),
                 Locking::Held(holder) => return Ok(Some((holder, holder.session == session.id()))),
@@ -239,7 +213,7 @@ impl LockHandle {
     }
 
     async fn unlock(&self, change: LockChange) -> Result<(), ClientError> {
-        let session = self.client.shared.locks.session.lock().await.clone();
+        let session = self.client.shared.sessions.present().await;
         match session {
             // An owner without a session has lost its locks, or never had any.
             Some(session) if !self.locks.has_none(change.owner) => self
@@ -254,7 +228,7 @@ impl LockHandle {
     /// effect from then on.
     async fn change(
         &self,
-        session: &Arc<LockSession>,
+        session: &Arc<ClientSession>,
         change: LockChange,
         attempt: LockAttempt,
     ) -> Result<Locking, ClientError> {
@@ -273,7 +247,7 @@ impl LockHandle {
 
     async fn ask_for(
         &self,
-        session: &LockSession,
+        session: &ClientSession,
         (change, attempt): (LockChange, LockAttempt),
         mut voids: Option<u64>,
     ) -> (Result<Locking, ClientError>, Ended) {
@@ -301,8 +275,8 @@ impl LockHandle {
                 }
                 Err(error) => error,
             };
-            let is_silent = matches!(&error, ClientError::NoCoordinator(_))
-                || error.cause() == Cause::NotLeading;
+            let is_silent =
+                matches!(&error, ClientError::NoCoordinator(_)) || error.cause().leaves_doubt();
             if !is_silent {
                 // A coordinator whose metadata have failed cannot say whether it has made the change.
                 let doubtful = (error.cause() == Cause::Failure).then_some(number);

@@ -1,7 +1,6 @@
-//! The locks of a client, by file, and its session.
+//! The locks of a client, by file.
 
 use super::file_locks::FileLocks;
-use super::session::LockSession;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{LockOwner, PutId};
 use gabion_protocol::locks::lock;
@@ -16,7 +15,6 @@ const SWEEP_COUNT_MIN: usize = 64;
 
 /// The locks of a client.
 pub(crate) struct Locks {
-    pub(super) session: AsyncMutex<Option<Arc<LockSession>>>,
     files: Mutex<Table>,
     /// Owners that have closed a file, of which the coordinator does not know yet.
     pub(super) owed: Mutex<Vec<(Arc<FileLocks>, LockOwner)>>,
@@ -33,7 +31,6 @@ struct Table {
 impl Default for Locks {
     fn default() -> Self {
         Self {
-            session: AsyncMutex::default(),
             files: Mutex::default(),
             owed: Mutex::default(),
             long_calls: std::array::from_fn(|_| AsyncMutex::default()),

@@ -4,21 +4,17 @@ use crate::client::{Client, ClientOptions};
 use crate::error::ClientError;
 use crate::layout::sample;
 use crate::open_runs::OpenRun;
-use futures::channel::mpsc::UnboundedReceiver;
-use futures::future::{BoxFuture, ready};
-use futures::{FutureExt, StreamExt};
+use crate::scripted_ports::{Script, ScriptedPorts};
+use futures::FutureExt;
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, Generation, NodeId, PoolId, RackId, Sequence, StripeId,
-    StripeRecord,
+    ByteRange, ChunkId, ChunkIndex, Generation, NodeId, PoolId, Sequence, StripeId, StripeRecord,
 };
-use gabion_meta::Departure;
-use gabion_protocol::client_ports::{ClientPorts, RunFlows};
 use gabion_protocol::message::{
-    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Flow, Liveness, NodeReply,
-    NodeRequest, NodeStatus, Refusal, RunFate, RunId, RunMemory, RunQuestion,
+    CoordinatorReply, CoordinatorRequest, Damage, FileLayout, Liveness, NodeReply, NodeRequest,
+    Refusal, RunFate, RunId, RunMemory, RunQuestion,
 };
-use gabion_protocol::ports::{Address, CallError, Ports};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use gabion_protocol::ports::CallError;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Chunks of the ended stripe, chunk `i` on node `i`.
 const CHUNK_COUNT: u32 = 3;
@@ -27,8 +23,7 @@ const KNOWS: NodeId = NodeId(0);
 const STRIPE: StripeId = StripeId(7);
 
 /// A cluster with an empty file, whose only stripe has ended.
-struct Script {
-    now_ms: Mutex<u64>,
+struct Ended {
     /// The first answers of the node that knows, and their number.
     refusal: Refusal,
     refusals_left: Mutex<u64>,
@@ -38,10 +33,9 @@ struct Script {
     failed: (NodeId, Mutex<u64>),
 }
 
-impl Script {
+impl Ended {
     fn new(refusal: Refusal, refusal_count: u64) -> Self {
         Self {
-            now_ms: Mutex::default(),
             refusal,
             refusals_left: Mutex::new(refusal_count),
             silent: None,
@@ -57,10 +51,6 @@ impl Script {
             layout.nodes[self.failed.0.0 as usize].liveness = Liveness::Failed;
         }
         layout
-    }
-
-    fn now(&self) -> MutexGuard<'_, u64> {
-        self.now_ms.lock().unwrap()
     }
 
     fn recollect(&self, node: NodeId) -> NodeReply {
@@ -82,17 +72,6 @@ impl Script {
     }
 }
 
-fn nodes() -> Vec<NodeStatus> {
-    let status = |node| NodeStatus {
-        node: NodeId(node),
-        rack: RackId(node),
-        address: format!("10.0.0.1:{node}"),
-        liveness: Liveness::Up,
-        departure: Departure::None,
-    };
-    (0..CHUNK_COUNT).map(status).collect()
-}
-
 fn ended_stripe() -> StripeRecord {
     StripeRecord {
         id: STRIPE,
@@ -106,102 +85,44 @@ fn ended_stripe() -> StripeRecord {
 
 fn layout() -> FileLayout {
     FileLayout {
-        nodes: nodes(),
+        nodes: sample::nodes(CHUNK_COUNT),
         ..sample::layout()
     }
 }
 
-impl Ports for Script {
-    fn call_node(
-        &self,
-        node: NodeId,
-        request: NodeRequest,
-        _: u64,
-    ) -> BoxFuture<'static, Result<NodeReply, CallError>> {
+impl Script for Ended {
+    fn ask_node(&self, node: NodeId, request: NodeRequest) -> Result<NodeReply, CallError> {
         if self.silent == Some(node) {
             let reason = "is gone".to_owned();
             let peer = node.to_string();
-            return ready(Err(CallError { peer, reason })).boxed();
+            return Err(CallError { peer, reason });
         }
-        let reply = match request {
+        Ok(match request {
             NodeRequest::Fate { .. } => NodeReply::Fate(RunFate::Never),
             NodeRequest::Unstage { .. } => NodeReply::Unstaged { was_waiting: false },
             NodeRequest::Recollect { .. } => self.recollect(node),
             _ => NodeReply::Done,
-        };
-        ready(Ok(reply)).boxed()
+        })
     }
 
-    fn call_coordinator(
-        &self,
-        request: CoordinatorRequest,
-        _: u64,
-    ) -> BoxFuture<'static, Result<CoordinatorReply, CallError>> {
-        let reply = match request {
-            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(nodes()),
+    fn ask_coordinator(&self, request: CoordinatorRequest, _: &mut u64) -> CoordinatorReply {
+        match request {
+            CoordinatorRequest::Nodes => CoordinatorReply::Nodes(sample::nodes(CHUNK_COUNT)),
             CoordinatorRequest::Lookup { .. } | CoordinatorRequest::LookupFile { .. } => {
                 CoordinatorReply::File(Box::new(self.look_up()))
             }
             CoordinatorRequest::Ended(_) => CoordinatorReply::Ended {
                 stripe: Some(ended_stripe()),
-                nodes: nodes(),
+                nodes: sample::nodes(CHUNK_COUNT),
             },
             other => panic!("{other:?}"),
-        };
-        ready(Ok(reply)).boxed()
-    }
-
-    fn send_flows(
-        &self,
-        _: Address,
-        flows: UnboundedReceiver<Flow>,
-    ) -> BoxFuture<'static, Result<(), Refusal>> {
-        flows.for_each(|_| ready(())).map(Ok).boxed()
-    }
-
-    fn learn_nodes(&self, _: &[NodeStatus]) {}
-
-    fn now_us(&self) -> u64 {
-        self.now_ms() * 1000
-    }
-
-    fn now_ms(&self) -> u64 {
-        *self.now()
-    }
-
-    fn sleep_ms(&self, ms: u64) -> BoxFuture<'static, ()> {
-        *self.now() += ms;
-        ready(()).boxed()
-    }
-
-    fn spawn(&self, _: BoxFuture<'static, ()>) {}
-
-    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        work();
-    }
-
-    fn random(&self) -> u64 {
-        4
-    }
-}
-
-impl ClientPorts for Script {
-    fn flows_of(&self, run: RunId) -> RunFlows {
-        panic!("{run:?} takes no part in a plan")
-    }
-
-    fn reach_coordinator(&self, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
-        ready(Ok(())).boxed()
-    }
-
-    fn reach_node(&self, _: NodeId, _: u64) -> BoxFuture<'static, Result<(), CallError>> {
-        ready(Ok(())).boxed()
+        }
     }
 }
 
 /// The client's conclusion when the node that knows refuses this many times first.
 fn find(refusal: Refusal, refusal_count: u64) -> Result<Option<Sequence>, ClientError> {
-    let ports = Arc::new(Script::new(refusal, refusal_count));
+    let ports = Arc::new(ScriptedPorts::new(Ended::new(refusal, refusal_count)));
     let open = open_run();
     let found = async {
         let client = Client::connect(ports, ClientOptions::default()).await?;
@@ -232,11 +153,11 @@ fn open_run() -> OpenRun {
 #[test]
 fn a_node_counts_as_failed_only_by_a_present_layout() {
     for (failed_count, is_known) in [(1, false), (2, true)] {
-        let ports = Arc::new(Script {
+        let ports = Arc::new(ScriptedPorts::new(Ended {
             silent: Some(NodeId(1)),
             failed: (NodeId(1), Mutex::new(failed_count)),
-            ..Script::new(Refusal::NoLease, 0)
-        });
+            ..Ended::new(Refusal::NoLease, 0)
+        }));
         let open = open_run();
         let found = async {
             let client = Client::connect(ports, ClientOptions::default()).await?;

@@ -26,29 +26,55 @@ use super::lanes::{self, Factors, Lanes, Pass};
 /// Truth table of a three-way exclusive or.
 const XOR3: i32 = 0x96;
 
+/// The parts of [`Lanes`] that two back ends of one width share, by the intrinsics of this width.
+macro_rules! vectors {
+    ($vector:ty, $bytes:literal, $zero:ident, $load:ident, $store:ident, $xor:ident) => {
+        type Vector = $vector;
+        const BYTES: usize = $bytes;
+
+        #[inline(always)]
+        unsafe fn zero() -> $vector {
+            // SAFETY: `Lanes` promises the features.
+            unsafe { $zero() }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const u8) -> $vector {
+            // SAFETY: `Lanes` promises the features and a vector's readable bytes.
+            unsafe { $load(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(to: *mut u8, vector: $vector) {
+            // SAFETY: `Lanes` promises the features and a vector's writable bytes.
+            unsafe { $store(to.cast(), vector) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch(from: *const u8) {
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn xor(a: $vector, b: $vector) -> $vector {
+            // SAFETY: `Lanes` promises the features.
+            unsafe { $xor(a, b) }
+        }
+    };
+}
+
 /// The parts of [`Lanes`] that the two 256-bit back ends share.
 macro_rules! vectors_256 {
     () => {
-        type Vector = __m256i;
-        const BYTES: usize = 32;
-
-        #[inline(always)]
-        unsafe fn zero() -> __m256i {
-            // SAFETY: `Lanes` promises the features.
-            unsafe { _mm256_setzero_si256() }
-        }
-
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m256i {
-            // SAFETY: `Lanes` promises the features and 32 readable bytes.
-            unsafe { _mm256_loadu_si256(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(to: *mut u8, vector: __m256i) {
-            // SAFETY: `Lanes` promises the features and 32 writable bytes.
-            unsafe { _mm256_storeu_si256(to.cast(), vector) }
-        }
+        vectors!(
+            __m256i,
+            32,
+            _mm256_setzero_si256,
+            _mm256_loadu_si256,
+            _mm256_storeu_si256,
+            _mm256_xor_si256
+        );
 
         #[inline(always)]
         unsafe fn load_partial(from: *const u8, length: usize) -> __m256i {
@@ -71,18 +97,6 @@ macro_rules! vectors_256 {
         }
 
         #[inline(always)]
-        unsafe fn prefetch(from: *const u8) {
-            // SAFETY: a prefetch of any address is harmless.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn xor(a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: `Lanes` promises the features.
-            unsafe { _mm256_xor_si256(a, b) }
-        }
-
-        #[inline(always)]
         unsafe fn xor3(a: __m256i, b: __m256i, c: __m256i) -> __m256i {
             // SAFETY: `Lanes` promises the features.
             unsafe { _mm256_xor_si256(a, _mm256_xor_si256(b, c)) }
@@ -93,26 +107,14 @@ macro_rules! vectors_256 {
 /// The parts of [`Lanes`] that the two 512-bit back ends share.
 macro_rules! vectors_512 {
     () => {
-        type Vector = __m512i;
-        const BYTES: usize = 64;
-
-        #[inline(always)]
-        unsafe fn zero() -> __m512i {
-            // SAFETY: `Lanes` promises the features.
-            unsafe { _mm512_setzero_si512() }
-        }
-
-        #[inline(always)]
-        unsafe fn load(from: *const u8) -> __m512i {
-            // SAFETY: `Lanes` promises the features and 64 readable bytes.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(to: *mut u8, vector: __m512i) {
-            // SAFETY: `Lanes` promises the features and 64 writable bytes.
-            unsafe { _mm512_storeu_si512(to.cast(), vector) }
-        }
+        vectors!(
+            __m512i,
+            64,
+            _mm512_setzero_si512,
+            _mm512_loadu_si512,
+            _mm512_storeu_si512,
+            _mm512_xor_si512
+        );
 
         #[inline(always)]
         unsafe fn load_partial(from: *const u8, length: usize) -> __m512i {
@@ -124,18 +126,6 @@ macro_rules! vectors_512 {
         unsafe fn store_partial(to: *mut u8, length: usize, vector: __m512i) {
             // SAFETY: as above.
             unsafe { _mm512_mask_storeu_epi8(to.cast(), (1u64 << length) - 1, vector) }
-        }
-
-        #[inline(always)]
-        unsafe fn prefetch(from: *const u8) {
-            // SAFETY: a prefetch of any address is harmless.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
-            // SAFETY: `Lanes` promises the features.
-            unsafe { _mm512_xor_si512(a, b) }
         }
 
         #[inline(always)]
@@ -164,48 +154,93 @@ macro_rules! pair_in_turn {
     };
 }
 
+/// Products by nibble shuffles, by the intrinsics of a width.
+macro_rules! nibble_shuffles {
+    ($vector:ty, $set:ident, $and:ident, $shift:ident, $broadcast:ident, $shuffle:ident) => {
+        type Split = [$vector; 2];
+        type Table = [u8; 32];
+        type Factor = [$vector; 2];
+
+        #[inline(always)]
+        unsafe fn split(vector: $vector) -> [$vector; 2] {
+            // SAFETY: `Lanes` promises the features.
+            unsafe {
+                let low_nibbles = $set(15);
+                let low = $and(vector, low_nibbles);
+                let high = $and($shift::<4>(vector), low_nibbles);
+                [low, high]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn factor(table: *const [u8; 32]) -> [$vector; 2] {
+            let halves: *const __m128i = table.cast();
+            // SAFETY: `Lanes` promises the features, and the table is two halves of 16 bytes.
+            unsafe {
+                let low = $broadcast(_mm_loadu_si128(halves));
+                let high = $broadcast(_mm_loadu_si128(halves.add(1)));
+                [low, high]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply_add(
+            sum: $vector,
+            factor: [$vector; 2],
+            source: [$vector; 2],
+        ) -> $vector {
+            // SAFETY: `Lanes` promises the features.
+            unsafe {
+                let low = $shuffle(factor[0], source[0]);
+                let high = $shuffle(factor[1], source[1]);
+                Self::xor3(sum, low, high)
+            }
+        }
+    };
+}
+
+/// Products by bit matrices, by the intrinsics of a width.
+macro_rules! bit_matrices {
+    ($vector:ty, $set:ident, $affine:ident) => {
+        type Split = $vector;
+        type Table = u64;
+        type Factor = $vector;
+        const SUMS_FIT: bool = true;
+
+        #[inline(always)]
+        unsafe fn split(vector: $vector) -> $vector {
+            vector
+        }
+
+        #[inline(always)]
+        unsafe fn factor(table: *const u64) -> $vector {
+            // SAFETY: `Lanes` promises the features and a readable table.
+            unsafe { $set((*table).cast_signed()) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply_add(sum: $vector, factor: $vector, source: $vector) -> $vector {
+            // SAFETY: `Lanes` promises the features.
+            unsafe { Self::xor(sum, $affine::<0>(source, factor)) }
+        }
+    };
+}
+
 /// Nibble shuffles on 256 bits.
 struct Avx2;
 
 impl Lanes for Avx2 {
     vectors_256!();
     pair_in_turn!();
-    type Split = [__m256i; 2];
-    type Table = [u8; 32];
-    type Factor = [__m256i; 2];
+    nibble_shuffles!(
+        __m256i,
+        _mm256_set1_epi8,
+        _mm256_and_si256,
+        _mm256_srli_epi16,
+        _mm256_broadcastsi128_si256,
+        _mm256_shuffle_epi8
+    );
     const SUMS_FIT: bool = false;
-
-    #[inline(always)]
-    unsafe fn split(vector: __m256i) -> [__m256i; 2] {
-        // SAFETY: `Lanes` promises the features.
-        unsafe {
-            let low_nibbles = _mm256_set1_epi8(15);
-            let low = _mm256_and_si256(vector, low_nibbles);
-            let high = _mm256_and_si256(_mm256_srli_epi16::<4>(vector), low_nibbles);
-            [low, high]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn factor(table: *const [u8; 32]) -> [__m256i; 2] {
-        let halves: *const __m128i = table.cast();
-        // SAFETY: `Lanes` promises the features, and the table is two halves of 16 bytes.
-        unsafe {
-            let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(halves));
-            let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(halves.add(1)));
-            [low, high]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply_add(sum: __m256i, factor: [__m256i; 2], source: [__m256i; 2]) -> __m256i {
-        // SAFETY: `Lanes` promises the features.
-        unsafe {
-            let low = _mm256_shuffle_epi8(factor[0], source[0]);
-            let high = _mm256_shuffle_epi8(factor[1], source[1]);
-            Self::xor3(sum, low, high)
-        }
-    }
 }
 
 /// Nibble shuffles on 512 bits.
@@ -214,42 +249,15 @@ struct Avx512;
 impl Lanes for Avx512 {
     vectors_512!();
     pair_in_turn!();
-    type Split = [__m512i; 2];
-    type Table = [u8; 32];
-    type Factor = [__m512i; 2];
+    nibble_shuffles!(
+        __m512i,
+        _mm512_set1_epi8,
+        _mm512_and_si512,
+        _mm512_srli_epi16,
+        _mm512_broadcast_i32x4,
+        _mm512_shuffle_epi8
+    );
     const SUMS_FIT: bool = true;
-
-    #[inline(always)]
-    unsafe fn split(vector: __m512i) -> [__m512i; 2] {
-        // SAFETY: `Lanes` promises the features.
-        unsafe {
-            let low_nibbles = _mm512_set1_epi8(15);
-            let low = _mm512_and_si512(vector, low_nibbles);
-            let high = _mm512_and_si512(_mm512_srli_epi16::<4>(vector), low_nibbles);
-            [low, high]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn factor(table: *const [u8; 32]) -> [__m512i; 2] {
-        let halves: *const __m128i = table.cast();
-        // SAFETY: `Lanes` promises the features, and the table is two halves of 16 bytes.
-        unsafe {
-            let low = _mm512_broadcast_i32x4(_mm_loadu_si128(halves));
-            let high = _mm512_broadcast_i32x4(_mm_loadu_si128(halves.add(1)));
-            [low, high]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply_add(sum: __m512i, factor: [__m512i; 2], source: [__m512i; 2]) -> __m512i {
-        // SAFETY: `Lanes` promises the features.
-        unsafe {
-            let low = _mm512_shuffle_epi8(factor[0], source[0]);
-            let high = _mm512_shuffle_epi8(factor[1], source[1]);
-            Self::xor3(sum, low, high)
-        }
-    }
 }
 
 /// Bit-matrix products on 256 bits.
@@ -258,27 +266,7 @@ struct GfniAvx2;
 impl Lanes for GfniAvx2 {
     vectors_256!();
     pair_in_turn!();
-    type Split = __m256i;
-    type Table = u64;
-    type Factor = __m256i;
-    const SUMS_FIT: bool = true;
-
-    #[inline(always)]
-    unsafe fn split(vector: __m256i) -> __m256i {
-        vector
-    }
-
-    #[inline(always)]
-    unsafe fn factor(table: *const u64) -> __m256i {
-        // SAFETY: `Lanes` promises the features and a readable table.
-        unsafe { _mm256_set1_epi64x((*table).cast_signed()) }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply_add(sum: __m256i, factor: __m256i, source: __m256i) -> __m256i {
-        // SAFETY: `Lanes` promises the features.
-        unsafe { _mm256_xor_si256(sum, _mm256_gf2p8affine_epi64_epi8::<0>(source, factor)) }
-    }
+    bit_matrices!(__m256i, _mm256_set1_epi64x, _mm256_gf2p8affine_epi64_epi8);
 }
 
 /// Bit-matrix products on 512 bits.
@@ -286,27 +274,7 @@ struct GfniAvx512;
 
 impl Lanes for GfniAvx512 {
     vectors_512!();
-    type Split = __m512i;
-    type Table = u64;
-    type Factor = __m512i;
-    const SUMS_FIT: bool = true;
-
-    #[inline(always)]
-    unsafe fn split(vector: __m512i) -> __m512i {
-        vector
-    }
-
-    #[inline(always)]
-    unsafe fn factor(table: *const u64) -> __m512i {
-        // SAFETY: `Lanes` promises the features and a readable table.
-        unsafe { _mm512_set1_epi64((*table).cast_signed()) }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply_add(sum: __m512i, factor: __m512i, source: __m512i) -> __m512i {
-        // SAFETY: `Lanes` promises the features.
-        unsafe { _mm512_xor_si512(sum, _mm512_gf2p8affine_epi64_epi8::<0>(source, factor)) }
-    }
+    bit_matrices!(__m512i, _mm512_set1_epi64, _mm512_gf2p8affine_epi64_epi8);
 
     #[inline(always)]
     unsafe fn multiply_add_pair(

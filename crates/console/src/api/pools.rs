@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gabion_layout::UpdateScheme;
 use gabion_meta::{INLINE_BYTES_USUAL, PoolRecord};
-use gabion_protocol::message::{PoolRequest, PoolUsage};
+use gabion_protocol::message::{ClusterUsage, PoolRequest, PoolUsage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -24,14 +24,8 @@ pub(super) struct UsedPool {
     pool: PoolView,
     /// Number of files.
     files: u64,
-    /// Bytes of these files.
-    logical_bytes: u64,
-    /// Bytes of all chunks, parity included.
-    raw_bytes: u64,
     /// Bytes of small files, which are in the metadata.
     inline_used_bytes: u64,
-    /// Bytes of reserves that have disk space.
-    reserved_bytes: u64,
     /// Data bytes of stripes of files and of unfinished puts, which count against the quota.
     used_bytes: u64,
     /// The most such bytes.
@@ -40,33 +34,31 @@ pub(super) struct UsedPool {
     quota_files: Option<u64>,
 }
 
-fn used(pool: &PoolRecord, usage: &PoolUsage) -> Result<UsedPool, Problem> {
-    let cost = cost_of(pool);
+fn used(pool: &PoolRecord, cluster: &ClusterUsage) -> Result<UsedPool, Problem> {
+    let cost = cost_of(pool, cluster);
     let cost = cost.map_err(|error| Problem::new(StatusCode::BAD_GATEWAY, error.to_string()))?;
+    let none = PoolUsage::default();
+    let usage = cluster.pools.get(&pool.id).unwrap_or(&none);
     Ok(UsedPool {
-        pool: PoolView::of(pool, cost),
+        pool: PoolView::of(pool, cluster, cost),
         files: usage.file_count,
-        logical_bytes: usage.logical_bytes,
-        raw_bytes: usage.raw_bytes,
         inline_used_bytes: usage.inline_bytes,
-        reserved_bytes: usage.reserved_bytes,
         used_bytes: usage.used.bytes,
         quota_bytes: usage.quota.bytes.number(),
         quota_files: usage.quota.files.number(),
     })
 }
 
-/// All pools: `gabion pool ls`, `gabion df`.
+/// All pools: `gabion pool ls`, `gabion df`. Counts of files and chunks may be 10 s old.
 #[utoipa::path(
     get,
     path = "/api/v1/pools",
     responses((status = 200, body = [UsedPool]), (status = 503, body = ProblemView))
 )]
 pub(super) async fn pools(State(app): State<Arc<App>>) -> Result<Json<Vec<UsedPool>>, Problem> {
-    let (pools, usage) = (app.client.pools().await?, app.client.usage().await?);
-    let none = PoolUsage::default();
+    let (pools, usage) = (app.client.pools().await?, app.client.recent_usage().await?);
     let pools = pools.iter();
-    let pools = pools.map(|pool| used(pool, usage.pools.get(&pool.id).unwrap_or(&none)));
+    let pools = pools.map(|pool| used(pool, &usage));
     Ok(Json(pools.collect::<Result<_, _>>()?))
 }
 
@@ -127,6 +119,8 @@ pub(super) async fn create(
         lifecycle: None,
     };
     let pool = app.ordered(app.client.create_pool(request).await)?;
-    let made = used(&pool, &PoolUsage::default())?;
+    // The pool is made, whether or not its space is known.
+    let usage = app.client.usage().await.unwrap_or_default();
+    let made = used(&pool, &usage)?;
     Ok((StatusCode::CREATED, Json(made)))
 }

@@ -1,6 +1,7 @@
 //! The erase blocks of a modelled SSD: the owner of each page, the live pages and the wear of each
 //! block, and which blocks are erased.
 
+use super::block_set::BlockSet;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ pub(super) struct Blocks {
     /// Erased blocks by wear.
     free: BTreeSet<(u32, u32)>,
     /// Full blocks by live pages.
-    full: Vec<BTreeSet<u32>>,
+    full: Vec<BlockSet>,
     /// Invariant: no full block has fewer live pages than this.
     emptiest: usize,
 }
@@ -44,7 +45,7 @@ impl Blocks {
             live: vec![0; count],
             erases: vec![0; count],
             free: (0..block_count).map(|block| (0, block)).collect(),
-            full: vec![BTreeSet::new(); pages_per_block as usize + 1],
+            full: vec![BlockSet::new(block_count); pages_per_block as usize + 1],
             emptiest: 0,
         }
     }
@@ -102,7 +103,7 @@ impl Blocks {
         *live -= 1;
         let live = *live as usize;
         if self.states[block as usize] == State::Full {
-            self.full[live + 1].remove(&block);
+            self.full[live + 1].remove(block);
             self.full[live].insert(block);
             self.emptiest = self.emptiest.min(live);
         }
@@ -110,11 +111,12 @@ impl Blocks {
 
     /// The full block with the fewest live pages, the first of them.
     pub(super) fn emptiest(&mut self) -> u32 {
-        while self.full[self.emptiest].is_empty() {
+        let block = loop {
+            if let Some(block) = self.full[self.emptiest].first() {
+                break block;
+            }
             self.emptiest += 1;
-        }
-        let first = self.full[self.emptiest].first();
-        let block = *first.expect("the loop stops at a set with members");
+        };
         assert!(
             self.live[block as usize] < self.pages_per_block,
             "over-provisioning leaves a stale page in some full block"
@@ -125,7 +127,7 @@ impl Blocks {
     /// Erases a full block without live pages.
     pub(super) fn erase(&mut self, block: u32) {
         assert_eq!(self.live[block as usize], 0, "live pages were moved away");
-        self.full[0].remove(&block);
+        self.full[0].remove(block);
         self.states[block as usize] = State::Free;
         self.erases[block as usize] += 1;
         self.free.insert((self.erases[block as usize], block));

@@ -11,6 +11,7 @@
 //! Times are the sum over the flash operations, divided by the parallel channels. A write that has
 //! to collect first includes that time, which makes the slowest writes of an SSD slow.
 
+mod block_set;
 mod blocks;
 mod wear;
 

@@ -193,6 +193,8 @@ fn a_large_page_is_programmed_whole_for_a_part_of_it() {
     let counts = device.counts();
     assert_eq!(counts.host_written_pages, 2 + 1 + 2);
     assert_eq!(counts.host_read_pages, 1 + 2);
+    assert!(counts.busy_ns > 0);
+    assert_eq!(device.busy_ns(), counts.busy_ns);
     let mut found = vec![0; 32 << 10];
     device.read_at(0, &mut found).unwrap();
     let expected = [1, 2, 1, 3, 3, 1, 1, 1];

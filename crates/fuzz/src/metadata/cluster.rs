@@ -5,7 +5,7 @@ use gabion_layout::{
     StripeId, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    ClusterId, Displaced, Exclusion, Existing, FencingToken, FileRecord, Holder, LockChange,
+    ClusterId, Displaced, Exclusion, Existing, FencingToken, FileRecord, Holder, Inode, LockChange,
     LockKind, LockMode, LockOwner, LockRange, Membership, MemoryStore, Meta, MetaError,
     NewAttributes, Placement, PoolSpec, Progress, QuotaChange, RequestedForm, Rewrite, Row, Secret,
     SessionId, SizeChange, TicketKey, Timing, WallClock, WallTime,
@@ -159,11 +159,14 @@ fn names(meta: &Cluster, pool: PoolId, files: &[FileRecord]) -> Result<(), MetaE
     let gone = &files[3];
     meta.remove_file("dir/gone", gone.put, (gone.generation, 44))?;
     while meta.discard_removed(1)? {}
-    let token = meta.freeze(files[2].put)?;
-    meta.snapshot((files[2].put, token), "snapshot", true, (45, 30))?;
-    meta.snapshot((files[2].put, token), "clone", false, (46, 30))?;
-    meta.thaw(files[2].put)?;
-    Ok(())
+    let frozen = [files[2].put];
+    let tokens = meta.freeze(&frozen)?;
+    let source = (Inode::File(files[2].put), &tokens);
+    meta.snapshot(source, "snapshot", true, (45, 30))?;
+    meta.snapshot(source, "clone", false, (46, 30))?;
+    let tree = meta.inode("dir/sub")?.inode;
+    meta.snapshot((tree, &tokens), "tree", true, (47, 30))?;
+    meta.thaw(&frozen)
 }
 
 /// Leases, settlements, stale chunks, a move, and a replacement that goes on.
@@ -220,7 +223,7 @@ fn settings(meta: &Cluster, files: &[FileRecord]) -> Result<(), MetaError> {
         files: files_limit,
     };
     meta.set_quota("main", change)?;
-    let session = meta.open_locks()?;
+    let session = meta.open_session()?;
     meta.set_lock(session, files[0].put, &lock(1, Some(LockMode::Shared), 0))?;
     meta.set_lock(
         session,

@@ -6,8 +6,8 @@ use gabion_layout::{
     StaleChunk, Start, StripeId,
 };
 use gabion_meta::{
-    DirectoryId, Existing, FencingToken, Held, Holder, InlineWrite, Inode, LockMode, LockSessionId,
-    MemoryStore, Meta, MetaError, NewAttributes, PutId, SeenName, SessionId,
+    ClientSessionId, DirectoryId, Existing, FencingToken, Held, Holder, InlineWrite, Inode,
+    LockMode, MemoryStore, Meta, MetaError, NewAttributes, PutId, SeenName, SessionId,
 };
 
 type Cluster = Meta<MemoryStore>;
@@ -53,10 +53,9 @@ fn reads(meta: &Cluster) {
     ignore(meta.standings());
     ignore(meta.pools());
     ignore(meta.puts());
-    ignore(meta.expired_puts(NOW_MS << 20, 1));
     ignore(meta.sessions());
-    ignore(meta.lock_sessions());
-    ignore(meta.locked_files(LockSessionId(0)));
+    ignore(meta.client_sessions());
+    ignore(meta.locked_files(ClientSessionId(0)));
     ignore(meta.progress());
     ignore(meta.ticket_keys());
     ignore(meta.repair_settings());
@@ -67,6 +66,7 @@ fn reads(meta: &Cluster) {
     ignore(meta.lifetime_ms());
     ignore(meta.stripes(None, LIMIT));
     ignore(meta.garbage(None, LIMIT));
+    ignore(meta.orphans(None, LIMIT));
     for name in ["main", "blocks", "blocks-encoded"] {
         ignore(meta.pool_named(name));
     }
@@ -118,12 +118,13 @@ fn read_names(meta: &Cluster) {
         ignore(meta.requested_form(put));
         ignore(meta.served_dropped(put));
         ignore(meta.pool_of_put(put));
+        ignore(meta.entered_stripes(put, 0, LIMIT));
         ignore(meta.find_lock(
-            LockSessionId(0),
+            ClientSessionId(0),
             put,
             &lock(3, Some(LockMode::Exclusive), 5),
         ));
-        ignore(meta.unsettled(put, &std::collections::BTreeMap::new()));
+        ignore(meta.unsettled(&[put], &std::collections::BTreeMap::new()));
     }
 }
 
@@ -181,18 +182,19 @@ fn change_names(meta: &Cluster) {
     }
     ignore(meta.make_directory("x/y", NewAttributes::FILE, 64));
     for put in puts() {
-        let Some(token) = ignore(meta.freeze(put)) else {
+        let Some(tokens) = ignore(meta.freeze(&[put])) else {
             continue;
         };
-        let to = format!("copy{}", put.0);
-        ignore(meta.snapshot(
-            (put, token),
-            to,
-            put.0.is_multiple_of(2),
-            (90 + put.0, NOW_MS),
-        ));
-        ignore(meta.thaw(put));
+        let (source, to) = ((Inode::File(put), &tokens), format!("copy{}", put.0));
+        let times = (90 + put.0, NOW_MS);
+        ignore(meta.snapshot(source, to, put.0.is_multiple_of(2), times));
+        for id in (1..4).map(DirectoryId) {
+            let (source, to) = ((Inode::Directory(id), &tokens), format!("tree{}", id.0));
+            ignore(meta.snapshot(source, to, true, (80 + id.0, NOW_MS)));
+        }
+        ignore(meta.thaw(&[put]));
     }
+    ignore(meta.free_orphans(&(0..8).map(PutId).collect::<Vec<_>>()));
     while ignore(meta.discard_removed(8)) == Some(true) {}
     ignore(meta.merge_maps(3));
 }
@@ -228,11 +230,12 @@ fn change_stripes(meta: &Cluster) {
         ignore(meta.withdrawn(&[stripe]));
         ignore(meta.reclaimed(stripe));
     }
+    ignore(meta.forget_absences(3));
 }
 
 fn change_files(meta: &Cluster) {
     for put in puts() {
-        ignore(meta.touch_put(put, NOW_MS));
+        ignore(meta.enter_stripes(put, 1));
         ignore(meta.extend_put(put, (0, 1), 4096, &[place(0)], NOW_MS));
         ignore(meta.commit_replacement(put));
         ignore(meta.commit_put(put, NOW_MS));
@@ -251,15 +254,15 @@ fn change_files(meta: &Cluster) {
         ignore(meta.close_exclusive(put, SessionId(5)));
         ignore(meta.grow(put, 5000, 0));
         ignore(meta.grow_from(put, (5000, 10), (put.0, 0), FencingToken(1)));
-        ignore(meta.set_lock(LockSessionId(0), put, &lock(1, None, 3)));
+        ignore(meta.set_lock(ClientSessionId(0), put, &lock(1, None, 3)));
         ignore(meta.set_lock(
-            LockSessionId(0),
+            ClientSessionId(0),
             put,
             &lock(4, Some(LockMode::Exclusive), 3),
         ));
     }
-    ignore(meta.open_locks());
-    ignore(meta.close_locks(LockSessionId(0)));
+    ignore(meta.open_session());
+    ignore(meta.close_session(ClientSessionId(0)));
     let small = ("little", Existing::IsReplaced, NewAttributes::FILE);
     ignore(meta.put_inline(small, PoolId(0), b"bytes", (999, NOW_MS)));
     let named = ("new", Existing::Stays, NewAttributes::FILE);

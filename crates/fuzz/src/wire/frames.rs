@@ -6,7 +6,7 @@ use crate::target::Target;
 use bytes::Bytes;
 use gabion_layout::NodeId;
 use gabion_wire::frame::{HEADER_BYTES, Header, Kind};
-use gabion_wire::{Frame, Role, Sender, WireError};
+use gabion_wire::{Frame, Role, Sender, Versions, WireError};
 
 /// The target.
 pub(crate) const TARGET: Target = Target {
@@ -26,7 +26,7 @@ const FRAME_COUNT_MAX: usize = 8;
 fn run(input: &[u8]) {
     let mut script = Script::new(input);
     let choice = script.u8();
-    let hello = Frame::message(Kind::Hello, 0, &OURS, 64).expect("a hello is short");
+    let hello = OURS.frame(Versions::CURRENT).expect("a hello is short");
     let mut stream = [&hello.header.encode()[..], &hello.body].concat();
     let mut sent = Vec::new();
     while !script.is_empty() && sent.len() < FRAME_COUNT_MAX {

@@ -4,6 +4,7 @@ use anyhow::Context;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::ops::Sub;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -30,6 +31,23 @@ pub(crate) fn plain_write_s(path: &Path, file_bytes: u64) -> anyhow::Result<f64>
     let elapsed_s = begun.elapsed().as_secs_f64();
     fs::remove_file(path).context("delete what was written")?;
     Ok(elapsed_s)
+}
+
+/// Writes of a page to one place of a new file a second, each synced before the next; the file is deleted afterwards.
+pub(crate) fn syncs_a_second(path: &Path, count: u32) -> anyhow::Result<f64> {
+    let doing = || format!("write {}", path.display());
+    let page = pattern(4 << 10, 1);
+    let file = File::create(path).with_context(doing)?;
+    file.write_all_at(&page, 0).with_context(doing)?;
+    file.sync_all().with_context(doing)?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        file.write_all_at(&page, 0).with_context(doing)?;
+        file.sync_data().with_context(doing)?;
+    }
+    let rate = f64::from(count) / begun.elapsed().as_secs_f64();
+    fs::remove_file(path).context("delete what was written")?;
+    Ok(rate)
 }
 
 /// Processor time in seconds.

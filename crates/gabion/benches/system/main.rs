@@ -10,14 +10,17 @@
 //! - updates of 4 KiB under each update scheme, one and sixteen at once: each other;
 //! - puts, overwrites, reads and removals of small files, inline and in stripes: each other, and new files on the disk;
 //! - updates, puts and gets with TLS: the same without;
+//! - writes into holes: overwrites of the same ranges; snapshots, names from sixteen clients, and pages of a million
+//!   names: the disk's syncs, and a look-up;
 //! - requests to an image by NBD and to a file by FUSE: the client's own.
 //!
 //! These are one machine's figures: all processes share its processors and its disk, so a put can
 //! be bound by either, and processor time is printed to tell which. Ratios, not rates, are what to
 //! compare. `cargo bench -p gabion --bench system [-- --quick] [put] [updates] [schemes]
-//! [small-files] [repair] [tls] [gateways]`; without a name all run. Clusters lie below the temporary directory and are stopped and deleted at
-//! the end, on failure and on Ctrl-C too.
+//! [small-files] [files] [repair] [tls] [gateways]`; without a name all run. Clusters lie below the temporary directory
+//! and are stopped and deleted at the end, on failure and on Ctrl-C too.
 
+mod files;
 mod gateways;
 mod machine;
 mod put;
@@ -32,11 +35,12 @@ use anyhow::bail;
 use std::process::ExitCode;
 
 /// Parts that can be timed by themselves.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "put",
     "updates",
     "schemes",
     "small-files",
+    "files",
     "repair",
     "tls",
     "gateways",
@@ -51,6 +55,7 @@ struct Scale {
     schemes: schemes::Scale,
     tls: tls::Scale,
     small_files: small_files::Scale,
+    files: files::Scale,
     gateways: gateways::Scale,
 }
 
@@ -79,6 +84,14 @@ const FULL: Scale = Scale {
     small_files: small_files::Scale {
         round_count: 3,
         seconds: 5,
+    },
+    files: files::Scale {
+        round_count: 3,
+        stripe_count: 200,
+        snapshot_bytes: [1 << 20, 64 << 20, 1 << 30],
+        snapshot_count: 30,
+        seconds: 5,
+        name_count: 1_000_000,
     },
     gateways: gateways::Scale {
         round_count: 3,
@@ -113,6 +126,14 @@ const QUICK: Scale = Scale {
     small_files: small_files::Scale {
         round_count: 1,
         seconds: 3,
+    },
+    files: files::Scale {
+        round_count: 1,
+        stripe_count: 40,
+        snapshot_bytes: [1 << 20, 16 << 20, 96 << 20],
+        snapshot_count: 10,
+        seconds: 2,
+        name_count: 20_000,
     },
     gateways: gateways::Scale {
         round_count: 1,
@@ -172,6 +193,9 @@ async fn run(scale: Scale, parts: &[&str]) -> anyhow::Result<()> {
     }
     if parts.contains(&"small-files") {
         small_files::run(scale.small_files).await?;
+    }
+    if parts.contains(&"files") {
+        files::run(scale.files).await?;
     }
     if parts.contains(&"repair") {
         repair::run(scale.repair).await?;

@@ -27,11 +27,27 @@ impl Trial {
             directory: tempfile::tempdir().context("make a temporary directory")?,
             coordinator: String::new(),
         };
+        trial.up(further).await?;
+        Ok(trial)
+    }
+
+    async fn up(&mut self, further: &[&str]) -> anyhow::Result<()> {
         let mut arguments = vec!["cluster", "up", "--lease-ms=1500", "--grace-s=3600"];
         arguments.extend(further);
-        let up = trial.json(&arguments).await?;
-        text(&up, "coordinator")?.clone_into(&mut trial.coordinator);
-        Ok(trial)
+        let up = self.json(&arguments).await?;
+        text(&up, "coordinator")?.clone_into(&mut self.coordinator);
+        Ok(())
+    }
+
+    /// Stops the cluster, changes the file of its metadata, and starts it again as it was started.
+    pub(crate) async fn restart(
+        &mut self,
+        further: &[&str],
+        change: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.run(&["cluster", "down"]).await?;
+        change(&self.data().join("coordinator/metadata.redb"))?;
+        self.up(further).await
     }
 
     /// Returns the coordinator's address.

@@ -18,6 +18,10 @@ pub(crate) struct CoordinatorOptions {
     /// Create a new cluster if there is no metadata; without this option a missing directory is refused
     #[arg(long)]
     pub(crate) init: bool,
+    /// Serve reads by an earlier copy of the metadata in a file, and change nothing. It is for an emergency in which the newer
+    /// metadata are lost. 'gabion metadata restore' makes the file from a backup
+    #[arg(long, conflicts_with_all = ["init", "metrics", "metadata_log"])]
+    pub(crate) recover: bool,
     #[command(flatten)]
     pub(crate) behaviour: Behaviour,
     /// Serve metrics by HTTP at /metrics of this address, without authentication; port 0 takes a free port

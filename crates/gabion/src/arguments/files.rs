@@ -76,10 +76,10 @@ pub(crate) struct PunchOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct ShareOptions {
-    /// Name of the file or the snapshot
+    /// Name of the file, the directory or the snapshot
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
-    /// Name of the new file
+    /// Name of the new file or directory
     #[arg(value_parser = checks::file_name)]
     pub(crate) to: String,
 }
@@ -104,7 +104,7 @@ pub(crate) struct ListOptions {
     /// List only names with this prefix
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Show each name only up to the first delimiter after the prefix, and equal results once; for example /
+    /// Cut each name behind the first delimiter after the prefix, and show equal results once: with /, one level of names
     #[arg(long, value_name = "TEXT")]
     pub(crate) delimiter: Option<String>,
     /// List only names that sort after this one

@@ -130,7 +130,7 @@ fn parse_image_size(text: &str) -> Result<u64, String> {
         Ok(bytes)
     } else {
         Err(format!(
-            "the size of an image is a multiple of {SECTOR_BYTES} bytes, such as 10GiB, not {text}"
+            "the size of an image is a positive multiple of {SECTOR_BYTES} bytes, such as 10GiB, not {text}"
         ))
     }
 }

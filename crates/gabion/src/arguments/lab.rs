@@ -338,7 +338,8 @@ pub(crate) struct ReplayOptions {
     /// Stored file in place of the volume; created if it does not exist, otherwise overwritten
     #[arg(long, default_value = "replay")]
     pub(crate) name: String,
-    /// Size of the file; the trace's addresses wrap around at it [default: the span of the trace]
+    /// Size of a new file; the trace's addresses wrap around at it [default: the span of the trace, or the size of the
+    /// existing file]
     #[arg(long, value_parser = checks::some_bytes)]
     pub(crate) size: Option<NonZeroU64>,
     /// Timing of requests

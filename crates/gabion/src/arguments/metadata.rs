@@ -14,7 +14,7 @@ pub(crate) struct MetadataOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
     pub(crate) metadata_file: Option<PathBuf>,
     /// Directory on another disk for a second copy of the metadata in a file. Each change is durable there too before it
-    /// is acknowledged; 'gabion metadata restore' makes the file again
+    /// is acknowledged; 'gabion metadata restore' makes the file again, and 'gabion metadata backup' copies the directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["metadata", "metadata_file"])]
     pub(crate) metadata_log: Option<PathBuf>,
     /// Seconds to wait at the start for a database that cannot be reached
@@ -39,15 +39,27 @@ pub(crate) enum MetadataCommand {
         #[arg(long, value_name = "PLACE")]
         to: String,
     },
-    /// Make the file of the metadata again from the metadata log, with every acknowledged change
+    /// Copy what is new in a metadata log to a backup, while a coordinator may write the log
+    Backup {
+        /// Directory of --metadata-log
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        /// Directory of the backup: a new or empty one, or that of the last backup of the same log
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+    /// Make the file of the metadata again from the metadata log or its backup, with every acknowledged change that it has
     Restore {
-        /// Directory of --metadata-log, which no coordinator uses now, or a copy of it
+        /// Directory of --metadata-log, which no coordinator uses now, or of a backup
         #[arg(long, value_name = "DIR")]
         from: PathBuf,
         /// Place of the file: redb:FILE, which does not exist yet
         #[arg(long, value_name = "PLACE")]
         to: String,
     },
+    /// List files that a coordinator with --recover does not serve, and files whose bytes may be older there than in the
+    /// cluster
+    Recovery,
     /// Read every row of a stopped cluster's metadata, and report each contradiction
     Check {
         /// Place of the metadata: redb:FILE or postgres://USER@HOST:PORT/DATABASE

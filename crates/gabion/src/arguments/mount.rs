@@ -11,16 +11,18 @@ const HELPER: &str = "mount.fuse.gabion";
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArguments {
-    /// Pool of new files, and the directory of the cluster to mount, as POOL or `POOL:/path`; files of all pools lie below
-    /// the cluster's root
-    #[arg(value_name = "POOL[:/PATH]", value_parser = checks::mount_source)]
+    #[arg(value_name = "POOL[:/PATH]", value_parser = checks::mount_source, help = "Pool of new files, and the directory of \
+        the cluster to mount, as POOL or POOL:/PATH; files of all pools lie below the cluster's root")]
     pub(crate) source: MountSource,
     /// Mount point, a directory of this machine
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Options separated by commas: ro, `allow_other`, noexec, suid, `attr_timeout=SECONDS`, `coordinator=HOST:PORT`,
-    /// tls=DIR, and words of fstab
-    #[arg(short = 'o', value_name = "OPTIONS")]
+    #[arg(
+        short = 'o',
+        value_name = "OPTIONS",
+        help = "Options separated by commas: ro, allow_other, noexec, suid, sync, \
+        attr_timeout=SECONDS, cache=SIZE, coordinator=HOST:PORT, tls=DIR, and words of fstab"
+    )]
     pub(crate) options: Vec<String>,
     /// Serve the mount in this process until the mount or the process ends
     #[arg(long)]

@@ -17,11 +17,11 @@ pub(crate) struct QuotaOptions {
     /// Name of the pool
     #[arg(value_parser = super::checks::pool_name)]
     pub(crate) name: String,
-    /// Most bytes of data that the pool's stripes may hold, without parity, and the metadata for it, or 'none'
-    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit)]
+    /// Most bytes of the pool's data without parity: in stripes, and of small files in the metadata; or 'none'
+    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit, allow_negative_numbers = true)]
     pub(crate) bytes: Option<Limit>,
     /// Most files, or 'none'
-    #[arg(long, value_name = "N", value_parser = super::checks::files_limit)]
+    #[arg(long, value_name = "N", value_parser = super::checks::files_limit, allow_negative_numbers = true)]
     pub(crate) files: Option<Limit>,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct DirectoryQuotaOptions {
     #[arg(value_parser = super::checks::path)]
     pub(crate) path: String,
     /// Most bytes of the files below the directory, holes included, or 'none'
-    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit)]
+    #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit, allow_negative_numbers = true)]
     pub(crate) bytes: Option<Limit>,
     /// Most files and directories below the directory, or 'none'
-    #[arg(long, value_name = "N", value_parser = super::checks::files_limit)]
+    #[arg(long, value_name = "N", value_parser = super::checks::files_limit, allow_negative_numbers = true)]
     pub(crate) files: Option<Limit>,
-    /// Remove the quota: nothing is counted or refused any more
+    /// Remove the quota and its counts
     #[arg(long, conflicts_with_all = ["bytes", "files"])]
     pub(crate) remove: bool,
 }

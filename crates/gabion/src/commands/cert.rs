@@ -39,8 +39,11 @@ pub(crate) fn init(options: &InitOptions, format: Format) -> Result<(), Failure>
         directory.display()
     ));
     println!(
-        "next: gabion coordinator --init --data {}; other commands on this machine take --tls {}",
-        options.data.display(),
+        "next: gabion coordinator --init --data {}",
+        options.data.display()
+    );
+    println!(
+        "other commands on this machine take --tls {}",
         operator.display()
     );
     Ok(())

@@ -48,11 +48,12 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     if let Some(url) = &options.metadata {
         metadata::check_argument(url)?;
     }
-    let has_console = !options.no_console;
+    let no_console = options.no_console;
     let mut cluster = LocalCluster::open_or_make(
         &directory,
         &options.cluster(place.insecure).map_err(Failure::usage)?,
     )?;
+    let has_console = !no_console && !cluster.options().no_console;
     let mut signals = EndSignals::listen()?;
     let (status, console) = tokio::select! {
         started = start(&mut cluster, has_console) => started?,
@@ -96,9 +97,18 @@ async fn up(options: UpOptions, place: &Place, format: Format) -> Result<(), Fai
     }
     println!(
         "next: export GABION_DIR={} && gabion pool create vm --survive 1-rack",
-        directory.display()
+        for_shell(&directory.display().to_string())
     );
     Ok(())
+}
+
+/// A word as a shell takes it.
+fn for_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Starts the processes that do not run yet, waits for the nodes, and starts the console if it is wanted.

@@ -38,10 +38,12 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
 fn total(usage: &ClusterUsage) -> PoolUsage {
     let add = |sum: PoolUsage, pool: &PoolUsage| PoolUsage {
         file_count: sum.file_count + pool.file_count,
-        logical_bytes: sum.logical_bytes + pool.logical_bytes,
-        raw_bytes: sum.raw_bytes + pool.raw_bytes,
-        inline_bytes: sum.inline_bytes + pool.inline_bytes,
-        reserved_bytes: sum.reserved_bytes + pool.reserved_bytes,
+        logical_bytes: sum.logical_bytes.saturating_add(pool.logical_bytes),
+        orphan_count: sum.orphan_count + pool.orphan_count,
+        orphan_bytes: sum.orphan_bytes.saturating_add(pool.orphan_bytes),
+        raw_bytes: sum.raw_bytes.saturating_add(pool.raw_bytes),
+        inline_bytes: sum.inline_bytes.saturating_add(pool.inline_bytes),
+        reserved_bytes: sum.reserved_bytes.saturating_add(pool.reserved_bytes),
         ..sum
     };
     let all = PoolUsage {
@@ -51,12 +53,39 @@ fn total(usage: &ClusterUsage) -> PoolUsage {
     usage.pools.values().fold(all, add)
 }
 
+/// Bytes of the disks of all nodes together.
+struct Disks {
+    used: u64,
+    reserved: u64,
+    free: u64,
+    capacity: u64,
+}
+
+impl Disks {
+    fn of(usage: &ClusterUsage) -> Self {
+        let (nodes, spaces) = (|| usage.nodes.values(), || usage.spaces.values());
+        Self {
+            used: all(nodes().map(|node| node.used_bytes)),
+            reserved: all(nodes().flat_map(|node| node.reserved_bytes.values().copied())),
+            free: all(spaces().map(|space| space.free_bytes)),
+            capacity: all(spaces().map(|space| space.capacity_bytes)),
+        }
+    }
+}
+
+/// The sum of what nodes tell, whatever that is.
+fn all(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
+
 fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
     let pool = |pool: &PoolUsage| {
         json!({
             "name": pool.name,
             "files": pool.file_count,
             "logical_bytes": pool.logical_bytes,
+            "orphans": pool.orphan_count,
+            "orphan_bytes": pool.orphan_bytes,
             "raw_bytes": pool.raw_bytes,
             "inline_bytes": pool.inline_bytes,
             "reserved_bytes": pool.reserved_bytes,
@@ -67,6 +96,11 @@ fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
         row["quota"] = quota_as_json(known);
         row
     };
+    let mut whole = pool(&total(usage));
+    let disks = Disks::of(usage);
+    whole["used_bytes"] = json!(disks.used);
+    whole["free_bytes"] = json!(disks.free);
+    whole["capacity_bytes"] = json!(disks.capacity);
     let nodes = usage.nodes.iter().map(|(node, known)| {
         let space = usage.spaces.get(node);
         json!({
@@ -79,9 +113,10 @@ fn as_json(usage: &ClusterUsage, silent: &[NodeId]) -> Value {
     });
     json!({
         "pools": usage.pools.values().map(with_quota).collect::<Vec<_>>(),
-        "all": pool(&total(usage)),
+        "all": whole,
         "nodes": nodes.collect::<Vec<_>>(),
         "directories": usage.directories.iter().map(quota::as_json).collect::<Vec<_>>(),
+        "open_files": usage.open_file_count,
         "nodes_not_counted": silent.iter().map(|node| node.0).collect::<Vec<_>>(),
     })
 }
@@ -100,6 +135,15 @@ fn of_quota(pool: &PoolUsage) -> Option<String> {
     is_limited.then(|| format!("quota of {}: {} used", pool.name, parts.join(", ")))
 }
 
+/// Removed files that clients have open.
+fn orphans(pool: &PoolUsage) -> Option<String> {
+    let of = counted(pool.orphan_count, "removed file is", "removed files are");
+    let (name, size) = (&pool.name, bytes(pool.orphan_bytes));
+    (pool.orphan_count > 0).then(|| {
+        format!("{name}: {of} still open, with {size}; the space is freed when clients close them")
+    })
+}
+
 fn print(usage: &ClusterUsage) {
     let mut pools = table(&["pool", "files", "logical", "raw", "reserved", "inline"]);
     for pool in usage.pools.values().chain([&total(usage)]) {
@@ -115,8 +159,14 @@ fn print(usage: &ClusterUsage) {
     align_numbers(&mut pools);
     println!("{pools}");
     usage.pools.values().filter_map(of_quota).for_each(say);
-    say("raw: all chunks with parity; reserved: space behind parity chunks for records of updates");
-    say("inline: bytes of small files, which the coordinator keeps in the metadata");
+    usage.pools.values().filter_map(orphans).for_each(say);
+    say("logical: sizes of files with holes; a snapshot counts as a whole");
+    say(
+        "raw: disk space of all chunks, with parity, headers and checksums; files that share stripes share it, holes \
+        take none",
+    );
+    say("reserved: disk space behind parity chunks for records of updates, beside raw");
+    say("inline: bytes of small files, which the coordinator keeps in the metadata, not on nodes");
     let mut nodes = table(&["node", "used", "of it reserved", "free", "disk"]);
     for (node, known) in &usage.nodes {
         let space = usage.spaces.get(node);
@@ -129,9 +179,18 @@ fn print(usage: &ClusterUsage) {
             of_disk(space.map(|space| space.capacity_bytes)),
         ]);
     }
+    let all = Disks::of(usage);
+    nodes.add_row([
+        "all".to_owned(),
+        bytes(all.used),
+        bytes(all.reserved),
+        bytes(all.free),
+        bytes(all.capacity),
+    ]);
     align_numbers(&mut nodes);
     println!("{nodes}");
     say(
-        "used: chunks, reserves, journal and trash, counted every 10 s; free: space for new chunks",
+        "used: raw and reserved bytes, journal and trash, counted every 10 s; free: space for new chunks and \
+        reserves; a disk that nodes share counts for each of them",
     );
 }

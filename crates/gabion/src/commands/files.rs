@@ -1,4 +1,9 @@
-//! `gabion put`, `get`, `write`, `ls`, `mv` and `rm`; `resize.rs` has the commands that change sizes.
+//! `gabion put`, `get`, `write`, `ls` and `mv`; `files/removal.rs` has `rm`, and `resize.rs` the commands that change
+//! sizes.
+
+mod removal;
+
+pub(crate) use removal::rm;
 
 use super::attributes::{
     copied_mode, new_directory, new_file, note_written, preserve, preserved, shown, time_json,
@@ -393,6 +398,11 @@ pub(crate) async fn mv(
     let client = connect(place).await?;
     let MoveOptions { name, to, .. } = options;
     if options.exchange {
+        if name == to {
+            return Err(Failure::usage(format!(
+                "{name} is named twice; name two files or directories to exchange"
+            )));
+        }
         client.exchange_names(name.as_str(), to.as_str()).await?;
         if format == Format::Json {
             return print_json(&json!({ "exchanged": [name, to] }));
@@ -406,34 +416,6 @@ pub(crate) async fn mv(
         return print_json(&json!({ "name": to, "renamed_from": name }));
     }
     println!("renamed {name} to {to}");
-    Ok(())
-}
-
-pub(crate) async fn rm(
-    mut names: Vec<String>,
-    prefix: Option<String>,
-    place: &Place,
-    format: Format,
-) -> Result<(), Failure> {
-    let client = connect(place).await?;
-    if let Some(prefix) = &prefix {
-        let files = client.ls(prefix).await?;
-        names.extend(files.into_iter().map(|file| file.name));
-        if names.is_empty() {
-            return Err(Failure::usage(format!(
-                "no file has the prefix '{prefix}'; 'gabion ls' lists all names"
-            )));
-        }
-    }
-    for name in &names {
-        client.rm(name).await?;
-        if format == Format::Text {
-            println!("deleted {name}");
-        }
-    }
-    if format == Format::Json {
-        return print_json(&json!({ "deleted": names }));
-    }
     Ok(())
 }
 

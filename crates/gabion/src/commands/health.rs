@@ -39,6 +39,9 @@ pub(crate) async fn run(place: &Place, format: Format) -> Result<(), Failure> {
 pub(crate) fn print(status: &ClusterStatus) {
     let age = age_sentence(status);
     match light(status) {
+        "green" if status.nodes.is_empty() => {
+            say("green: no node has joined yet, so nothing is stored and nothing is lost");
+        }
         "green" => say(format!(
             "green: every node answers, every chunk is there, no disk is full, no store has failed, and no \
              repair is due; {age}"

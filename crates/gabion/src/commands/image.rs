@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Format, Shown, align_numbers, bytes, print_json, table};
 use comfy_table::ContentArrangement;
 use gabion_client::{Client, File};
+use gabion_meta::Inode;
 use gabion_nbd::{ImageName, Images};
 use serde_json::json;
 
@@ -209,7 +210,7 @@ async fn share(
         )));
     }
     let image = open(client, name).await?;
-    let source = (&image, name.as_str());
+    let source = (Inode::File(image.put_id()), name.as_str());
     share_file(client, source, to.as_str(), is_read_only, format).await
 }
 

@@ -1,13 +1,15 @@
-//! `gabion metadata`: tables in a database, copies of metadata, and their check; also the place of a coordinator's
-//! metadata.
+//! `gabion metadata`: tables in a database, copies and backups of metadata, and their check; also the place of a
+//! coordinator's metadata.
 
-use crate::arguments::{MetadataCommand, MetadataOptions};
+use crate::arguments::{MetadataCommand, MetadataOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, bytes, print_json, say};
-use gabion_meta::{RedbStore, check_rows, copy_rows};
-use gabion_server::{MetadataPlace, ServerError};
+use gabion_meta::{BackupError, Copied, RedbStore, back_up, check_rows, copy_rows};
+use gabion_server::{MetadataPlace, MetadataStore, ServerError, forget_log};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
+use gabion_wire::trust::TrustError;
 use serde_json::json;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,14 +20,22 @@ const FILE: &str = "redb:";
 /// Name that a coordinator sees for the process that copies or checks its metadata.
 const HOLDER: &str = "a 'gabion metadata' command";
 
-pub(crate) async fn run(command: MetadataCommand, format: Format) -> Result<(), Failure> {
+pub(crate) async fn run(
+    command: MetadataCommand,
+    cluster: &Place,
+    format: Format,
+) -> Result<(), Failure> {
+    type Work = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
+    let work: Work = match command {
+        MetadataCommand::Recovery => return super::recovery::run(cluster, format).await,
+        MetadataCommand::Migrate { to } => Box::new(move || migrate_tables(&to, format)),
+        MetadataCommand::Copy { from, to } => Box::new(move || copy(&from, &to, format)),
+        MetadataCommand::Check { of } => Box::new(move || check(&of, format)),
+        MetadataCommand::Backup { from, to } => Box::new(move || backup(&from, &to, format)),
+        MetadataCommand::Restore { from, to } => Box::new(move || restore(&from, &to, format)),
+    };
     // The stores wait for disks and sockets.
-    let done = tokio::task::spawn_blocking(move || match command {
-        MetadataCommand::Migrate { to } => migrate_tables(&to, format),
-        MetadataCommand::Copy { from, to } => copy(&from, &to, format),
-        MetadataCommand::Check { of } => check(&of, format),
-        MetadataCommand::Restore { from, to } => restore(&from, &to, format),
-    });
+    let done = tokio::task::spawn_blocking(work);
     done.await.expect("no command panics")
 }
 
@@ -38,6 +48,7 @@ pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<Metadat
             return Ok(
                 match (MetadataPlace::in_directory(data), &options.metadata_log) {
                     (MetadataPlace::File { path, .. }, Some(log)) => {
+                        check_log(log, data)?;
                         let log = Some(log.clone());
                         MetadataPlace::File { path, log }
                     }
@@ -47,6 +58,18 @@ pub(super) fn place_of(options: &MetadataOptions, data: &Path) -> Result<Metadat
         }
     };
     Ok(MetadataPlace::Database(address))
+}
+
+/// Refuses a metadata log in the directory of the metadata, whose loss would be that of both.
+fn check_log(log: &Path, data: &Path) -> Result<(), Failure> {
+    let is_same = log == data
+        || matches!((log.canonicalize(), data.canonicalize()), (Ok(log), Ok(data)) if log == data);
+    if is_same {
+        return Err(Failure::usage(
+            "--metadata-log is the directory of --data; name a directory on another disk",
+        ));
+    }
+    Ok(())
 }
 
 /// Time for which a starting coordinator waits for a database.
@@ -104,6 +127,9 @@ fn parse(place: &str) -> Result<MetadataPlace, Failure> {
         Some(_) => Err(Failure::usage(
             "redb: needs a file, as redb:DIR/metadata.redb",
         )),
+        None if !place.contains("://") => Err(Failure::usage(format!(
+            "'{place}' is not a place of metadata; write redb:FILE or postgres://USER@HOST:PORT/DATABASE"
+        ))),
         None => Ok(MetadataPlace::Database(of_argument(place)?)),
     }
 }
@@ -129,32 +155,79 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
             "source and copy have the same place; choose another place for the copy",
         ));
     }
-    if let MetadataPlace::File { path, .. } = &target
-        && path.exists()
-    {
-        return Err(Failure::failed(format!(
-            "{} already exists; choose a new file for the copy",
-            path.display()
-        )));
+    if let MetadataPlace::File { path, .. } = &target {
+        check_new(path)?;
     }
     let options = StoreOptions::of_command(HOLDER);
     let source = source.open(&options)?;
-    let target = target.open_or_create(&options)?;
-    let copied = copy_rows(&source, &target).map_err(Failure::failed)?;
-    report_faults(&check_rows(&target).map_err(Failure::failed)?)?;
+    let copied = match &target {
+        MetadataPlace::File { path, .. } => into_new_file(path, |path| {
+            let target = MetadataPlace::file(path.to_owned()).open_or_create(&options)?;
+            copy_checked(&source, &target)
+        })?,
+        MetadataPlace::Database(_) => copy_checked(&source, &target.open_or_create(&options)?)?,
+    };
     if format == Format::Json {
         let cluster = copied.cluster.to_string();
         return print_json(
             &json!({ "cluster": cluster, "rows": copied.row_count, "bytes": copied.bytes }),
         );
     }
-    println!(
+    say(format!(
         "copied {} rows ({}) of cluster {}; both places are equal, and all rows agree",
         copied.row_count,
         bytes(copied.bytes),
         copied.cluster
-    );
+    ));
     Ok(())
+}
+
+/// Makes a file that gets its name when it is whole and checked, so that no coordinator takes a part of a copy for metadata.
+fn into_new_file<T>(
+    path: &Path,
+    make: impl FnOnce(&Path) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    let work = || {
+        if unfinished.exists() {
+            let removed = std::fs::remove_file(&unfinished);
+            removed.context(format!("remove {}", unfinished.display()))?;
+        }
+        let result = make(&unfinished)?;
+        let named = std::fs::rename(&unfinished, path);
+        named.context(format!("rename {}", unfinished.display()))?;
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.context(format!("sync {}", directory.display()))?;
+        Ok(result)
+    };
+    work().inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&unfinished);
+    })
+}
+
+/// Refuses a file that exists.
+fn check_new(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        return Err(Failure::failed(format!(
+            "{} already exists; choose a new file for the copy",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Copies all rows, and checks those of the copy.
+fn copy_checked(source: &MetadataStore, target: &MetadataStore) -> Result<Copied, Failure> {
+    let copied = copy_rows(source, target).map_err(Failure::failed)?;
+    report_faults(&check_rows(target).map_err(Failure::failed)?)?;
+    Ok(copied)
 }
 
 fn check(of: &str, format: Format) -> Result<(), Failure> {
@@ -168,17 +241,48 @@ fn check(of: &str, format: Format) -> Result<(), Failure> {
     report_faults(&faults)
 }
 
+/// Copies what is new in a metadata log to a backup.
+fn backup(from: &Path, to: &Path, format: Format) -> Result<(), Failure> {
+    let done = back_up(from, to)?;
+    let digest = format!("{:016x}", done.digest);
+    if format == Format::Json {
+        return print_json(&json!({
+            "directory": to.display().to_string(),
+            "last": done.last,
+            "digest": digest,
+            "base": done.base,
+            "copied_bytes": done.copied_bytes,
+            "torn_bytes": done.torn_bytes,
+        }));
+    }
+    println!(
+        "the backup in {} reaches change {} (digest {digest}); {} copied",
+        to.display(),
+        done.last,
+        bytes(done.copied_bytes)
+    );
+    Ok(())
+}
+
 /// Makes the file of a metadata log again, and checks its rows.
 fn restore(from: &Path, to: &str, format: Format) -> Result<(), Failure> {
-    let MetadataPlace::File { path, .. } = parse(to)? else {
+    if !to.starts_with(FILE) {
         return Err(Failure::usage(
-            "a log is restored to a file, as redb:DIR/metadata.redb; 'gabion metadata copy' brings the file into a \
-            database",
+            "a log is restored to a file; write redb:FILE, such as redb:DIR/metadata.redb. 'gabion metadata copy' brings \
+            the file into a database",
         ));
+    }
+    let MetadataPlace::File { path, .. } = parse(to)? else {
+        unreachable!("redb: is the prefix of files");
     };
-    let restored = RedbStore::restore(&path, from).map_err(Failure::failed)?;
-    let store = RedbStore::open(&path).map_err(Failure::failed)?;
-    report_faults(&check_rows(&store).map_err(Failure::failed)?)?;
+    check_new(&path)?;
+    forget_log(from).map_err(Failure::failed)?;
+    let restored = into_new_file(&path, |path| {
+        let restored = RedbStore::restore(path, from).map_err(Failure::failed)?;
+        let store = RedbStore::open(path).map_err(Failure::failed)?;
+        report_faults(&check_rows(&store).map_err(Failure::failed)?)?;
+        Ok(restored)
+    })?;
     if format == Format::Json {
         return print_json(&json!({
             "file": path,
@@ -195,13 +299,13 @@ fn restore(from: &Path, to: &str, format: Format) -> Result<(), Failure> {
             bytes(restored.torn_bytes)
         ));
     }
-    println!(
+    say(format!(
         "restored {} as of change {}: {} rows of the base and {} transactions since; all rows agree",
         path.display(),
         restored.last,
         restored.row_count,
         restored.transaction_count
-    );
+    ));
     Ok(())
 }
 
@@ -213,6 +317,15 @@ fn report_faults(faults: &[String]) -> Result<(), Failure> {
         "the metadata is inconsistent: {}",
         faults.join("; ")
     )))
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Inside { .. } | BackupError::Below { .. } => Self::usage(error),
+            _ => Self::failed(error),
+        }
+    }
 }
 
 impl From<AddressError> for Failure {
@@ -230,9 +343,15 @@ impl From<SqlError> for Failure {
 impl From<ServerError> for Failure {
     fn from(error: ServerError) -> Self {
         match error {
-            ServerError::NotLoopback { .. } | ServerError::OtherCertificate { .. } => {
-                Self::usage(error)
-            }
+            ServerError::NotLoopback { .. }
+            | ServerError::OtherCertificate { .. }
+            | ServerError::RecoversNoDatabase => Self::usage(error),
+            // A new authority would lock out all nodes.
+            ServerError::Trust(TrustError::NoAuthority { path }) => Self::usage(format!(
+                "{} has no certificate authority; put the copy of this directory back that was kept since 'gabion init'. A \
+                new authority would lock out all nodes",
+                path.display()
+            )),
             _ => Self::failed(error),
         }
     }

@@ -26,6 +26,7 @@ pub(crate) mod node;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
+mod recovery;
 pub(crate) mod repair;
 pub(crate) mod repair_status;
 pub(crate) mod resize;
@@ -84,6 +85,7 @@ impl From<TrustError> for Failure {
         match error {
             TrustError::UnknownSerial(_)
             | TrustError::NoToken
+            | TrustError::NoTokenFile { .. }
             | TrustError::OtherToken(_)
             | TrustError::NoCredentials { .. }
             | TrustError::NoAuthority { .. }

@@ -10,7 +10,6 @@ use crate::failure::{Context, Failure};
 use gabion_fuse::{Mount, MountError, MountOptions, MountSettings, UnmountError, unmount};
 use gabion_gateway::serve_metrics;
 use gabion_testbed::{EndSignals, READY};
-use gabion_wire::random_bytes;
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use std::fs::File;
@@ -98,7 +97,6 @@ async fn serve(
         source: arguments.source,
         directory: arguments.directory,
         options,
-        number: u64::from_le_bytes(random_bytes().context("draw a random number")?),
     };
     let mount = Mount::start(client, settings).await?;
     if let Some(listener) = metrics {

@@ -10,13 +10,13 @@ use crate::output::{
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
 use gabion_console::view::pools::{
-    PoolView, cost_of, phase_survives, reserve_bytes, with_reserves,
+    PoolView, Reserves, cost_of, free_bytes, free_data_bytes, phase_survives, reserve_bytes,
 };
 use gabion_layout::duration;
 use gabion_meta::{PoolRecord, PoolSpec, PutId, QuotaChange};
 use gabion_planner::pool::PoolCost;
 use gabion_protocol::message::{
-    Cause, ClusterStatus, FormOrder, LifecycleStatus, PoolRequest, PoolUsage,
+    Cause, ClusterStatus, ClusterUsage, FormOrder, LifecycleStatus, PoolRequest, PoolUsage,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -31,9 +31,17 @@ pub(crate) async fn run(
             let request = request(options)?;
             let client = connect(place).await?;
             let created = client.create_pool(request).await.map_err(refused)?;
-            show(&[created], format)
+            // The pool is made, whether or not its space is known.
+            let usage = client.usage().await.unwrap_or_default();
+            show(&[created], &usage, format)
         }
-        PoolCommand::Ls => show(&connect(place).await?.pools().await?, format),
+        PoolCommand::Ls => {
+            let client = connect(place).await?;
+            let pools = client.pools().await?;
+            // Pools are shown, whether or not their space is known.
+            let usage = client.recent_usage().await.unwrap_or_default();
+            show(&pools, &usage, format)
+        }
         PoolCommand::Quota(options) => quota(options, place, format).await,
         PoolCommand::Encode(options) => order(options, true, place, format).await,
         PoolCommand::Promote(options) => order(options, false, place, format).await,
@@ -57,7 +65,8 @@ async fn quota(options: QuotaOptions, place: &Place, format: Format) -> Result<(
     if change != QuotaChange::default() {
         client.set_quota(&name, change).await.map_err(refused)?;
     }
-    let usage = client.usage().await?;
+    // The quota and what is used of it are those of now.
+    let usage = client.recent_usage().await?;
     let known = usage.pools.values().find(|known| known.name == name);
     let known = known.ok_or_else(|| {
         Failure::failed(format!(
@@ -221,7 +230,7 @@ fn progress(status: &ClusterStatus, before: &LifecycleStatus, file_count: usize)
             "{} to do",
             now.waiting_count.saturating_sub(now.running_count)
         ),
-        format!("{file_count} files left"),
+        counted(file_count as u64, "file left", "files left"),
     ];
     words.extend(restraints(repair));
     if repair.running_count + repair.queued_chunk_count > 0 {
@@ -323,13 +332,14 @@ fn request(options: PoolOptions) -> Result<PoolRequest, Failure> {
     })
 }
 
-fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
+fn show(pools: &[PoolRecord], usage: &ClusterUsage, format: Format) -> Result<(), Failure> {
     let costs = pools
         .iter()
-        .map(|pool| Ok((pool, cost_of(pool).map_err(Failure::failed)?)))
+        .map(|pool| Ok((pool, cost_of(pool, usage).map_err(Failure::failed)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     if format == Format::Json {
-        let rows = costs.iter().map(|(pool, cost)| PoolView::of(pool, *cost));
+        let rows = costs.iter();
+        let rows = rows.map(|(pool, cost)| PoolView::of(pool, usage, *cost));
         return print_json(&rows.collect::<Vec<_>>());
     }
     let mut table = table(&[
@@ -366,13 +376,36 @@ fn show(pools: &[PoolRecord], format: Format) -> Result<(), Failure> {
     }
     align_numbers(&mut table);
     println!("{table}");
-    let sentences = costs
-        .iter()
-        .filter_map(|(pool, cost)| updates(&pool.spec, *cost));
+    let spaces = costs.iter().map(|(pool, cost)| space(pool, usage, *cost));
+    spaces.flatten().for_each(say);
+    let sentences = costs.iter().filter_map(|(pool, _)| updates(&pool.spec));
     sentences.for_each(say);
     let inline = costs.iter().filter_map(|(pool, _)| inline(&pool.spec));
     inline.for_each(say);
     Ok(())
+}
+
+/// The space of a pool, and the free space for it, if both are known.
+fn space(pool: &PoolRecord, usage: &ClusterUsage, cost: PoolCost) -> Option<String> {
+    let known = usage.pools.get(&pool.id)?;
+    let free = free_bytes(usage)?;
+    let reserves = Reserves::of(&pool.spec, Some(known));
+    let of_reserves = if reserves.is_learnt {
+        "with the reserves that it has now"
+    } else if reserves.share > 0.0 {
+        "if every parity chunk has its first reserve"
+    } else {
+        "without reserves"
+    };
+    Some(format!(
+        "{}: {} logical, {} raw, {} reserved; {} free on all nodes, about {} of data {of_reserves}",
+        pool.spec.name,
+        bytes(known.logical_bytes),
+        bytes(known.raw_bytes),
+        bytes(known.reserved_bytes),
+        bytes(free),
+        bytes(free_data_bytes(free, cost)),
+    ))
 }
 
 /// The limit of inline files, if there are any.
@@ -387,16 +420,13 @@ fn inline(spec: &PoolSpec) -> Option<String> {
 }
 
 /// The reserve or the append phases of the update scheme, if any.
-fn updates(spec: &PoolSpec, cost: PoolCost) -> Option<String> {
+fn updates(spec: &PoolSpec) -> Option<String> {
     if let (Some(reserve), Some(initial)) = (spec.reserve, reserve_bytes(spec)) {
-        let cost = with_reserves(spec, cost);
         return Some(format!(
-            "{}: a parity chunk reserves {} at its first update, until its node has learnt what the pool needs; if all \
-            parity chunks do, {:.1}% is usable, at {:.1}% of 3 replicas; reviewed every {} (weight {})",
+            "{}: a parity chunk reserves {} at its first update, until its node has learnt what the pool needs; \
+            usable and cost include reserves; reviewed every {} (weight {})",
             spec.name,
             bytes(initial),
-            cost.usable_share * 100.0,
-            cost.share_of_three_replicas * 100.0,
             duration(reserve.period_s),
             reserve.smoothing
         ));

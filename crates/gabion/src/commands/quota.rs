@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Format, print_json, say, table};
 use crate::output::{align_numbers, limit_row};
 use gabion_client::ClientError;
-use gabion_meta::{Inode, QuotaChange, QuotaStatus};
+use gabion_meta::{Inode, Quota, QuotaChange, QuotaStatus};
 use gabion_protocol::message::Cause;
 use serde_json::{Value, json};
 
@@ -73,5 +73,11 @@ fn print(status: &QuotaStatus) {
     table.add_row(limit_row(name, "files", (used.entries, quota.files), count));
     align_numbers(&mut table);
     println!("{table}");
+    if *quota == Quota::default() {
+        say(format!(
+            "this quota limits nothing, but names cannot cross the border of {name}; 'gabion quota {name} --remove' removes \
+            the quota"
+        ));
+    }
     say("data: sizes of all files below, holes included; files: files and directories below");
 }

@@ -6,7 +6,7 @@ use super::files::{LocalFile, is_directory, report_write};
 use crate::arguments::{AppendOptions, CreateOptions, Place, PunchOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, Shown, bytes, print_json};
-use gabion_client::{Client, File, NewFile};
+use gabion_client::{Client, ClientError, File, NewFile};
 use gabion_layout::ByteRange;
 use serde_json::json;
 use std::time::Instant;
@@ -40,8 +40,11 @@ pub(crate) async fn append(
                     "the local file ended after {done} of {size} bytes; nothing was appended"
                 )));
             }
-            // Its bytes stay together, whatever others append meanwhile.
-            let offset = stored.append_first(size, first.into()).await?;
+            // Its bytes stay together, even if other clients append at the same time.
+            let end_before = stored.size_bytes();
+            let appended = stored.append_first(size, first.into()).await;
+            let offset = appended
+                .map_err(|error| Failure::failed(trouble_of_append(&stored, end_before, &error)))?;
             let written = write_rest(&stored, source, (offset, done, size));
             written.await.context(doing())??;
             (offset, size)
@@ -55,14 +58,33 @@ pub(crate) async fn append(
                 if piece.is_empty() {
                     break (first.unwrap_or(stored.size_bytes()), size);
                 }
-                size += piece.len() as u64;
-                let offset = stored.append(piece.into()).await?;
-                first.get_or_insert(offset);
+                let piece_bytes = piece.len() as u64;
+                size += piece_bytes;
+                let end_before = stored.size_bytes();
+                let appended = stored.append(piece.into()).await;
+                let offset = appended.map_err(|error| {
+                    let done = size - piece_bytes;
+                    let trouble = trouble_of_append(&stored, end_before, &error);
+                    format!("{trouble}; the first {done} bytes are appended")
+                });
+                first.get_or_insert(offset.map_err(Failure::failed)?);
             }
         }
     };
     note_written(&stored).await;
     report_write("appended", &name, (offset, size), begun, format)
+}
+
+/// The failure of an append. The file may have grown by bytes that it did not get.
+fn trouble_of_append(stored: &File, end_before: u64, error: &ClientError) -> String {
+    let end = stored.size_bytes();
+    if end <= end_before {
+        return error.to_string();
+    }
+    format!(
+        "{error}. The append may be incomplete: the stored file has grown from {end_before} to {end} bytes, and missing \
+         bytes are zeros"
+    )
 }
 
 /// Writes a source of a known size to a range of a file, of which the first bytes are done. The outer error is the
@@ -174,16 +196,14 @@ pub(crate) async fn punch(
 ) -> Result<(), Failure> {
     let (name, offset) = (&options.name, options.offset);
     let file = connect(place).await?.open(name).await?;
-    let length = options
-        .length
-        .get()
-        .min(file.size_bytes().saturating_sub(offset));
-    if length == 0 {
+    let Some(behind) = file.size_bytes().checked_sub(offset) else {
         return Err(Failure::usage(format!(
             "{name} has {} bytes; choose --offset and --length within them",
             file.size_bytes()
         )));
-    }
+    };
+    // Nothing, where the file ends.
+    let length = options.length.get().min(behind);
     let turning = Shown::spinner(&format!("punching a hole into {name}"));
     let punched = file.punch(ByteRange::new(offset, length)).await;
     drop(turning);
@@ -192,6 +212,9 @@ pub(crate) async fn punch(
     if format == Format::Json {
         return print_json(&json!({ "name": name, "offset": offset, "bytes": length }));
     }
-    println!("{} from offset {offset} of {name} are zero", bytes(length));
+    match length {
+        0 => println!("{name} has no bytes from offset {offset} on"),
+        _ => println!("{} from offset {offset} of {name} are zero", bytes(length)),
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::arguments::Place;
 use crate::failure::Failure;
 use gabion_server::Protection;
 use gabion_testbed::LocalCluster;
-use gabion_wire::trust::{Security, Token};
+use gabion_wire::trust::{Security, Token, TrustError};
 use gabion_wire::{RenewalError, Role, coordinator_addresses, exchange_token};
 use std::net::IpAddr;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn of_client(place: &Place, role: Role) -> Result<(String, Security),
             check_loopback(&coordinator)?;
             Security::insecure()
         }
-        (Some(directory), _) => Security::open(directory)?,
+        (Some(directory), _) => open_as_client(directory)?,
         (None, Some(cluster)) => cluster.security_as(role)?,
         (None, None) => {
             return Err(Failure::usage(
@@ -60,7 +60,8 @@ fn managed_in(data: &Path) -> Protection {
     }
 }
 
-/// The credentials of a node with its data in a directory. A node with a join token exchanges it first.
+/// The credentials of a node with its data in a directory. A node with a join token exchanges it first, unless it has a
+/// certificate of its own: that stays, and so does the token.
 pub(crate) async fn of_node(
     place: &Place,
     data: &Path,
@@ -76,11 +77,36 @@ pub(crate) async fn of_node(
         match exchange_token(coordinator, &token, &directory).await {
             // A node that starts again with its first command line has used its token.
             Err(RenewalError::Refused(_)) if Security::open(&directory).is_ok() => {}
+            Err(RenewalError::Trust(TrustError::Identified { holder, .. })) => {
+                tracing::info!("{holder} has its own certificate, so the join token is not used");
+            }
             Err(RenewalError::Trust(error)) => return Err(error.into()),
             exchanged => exchanged.map_err(Failure::failed)?,
         }
     }
     open_as(&directory, Role::Node, "a node")
+}
+
+/// The credentials in a directory, which must be those of a client or an operator.
+fn open_as_client(directory: &Path) -> Result<Security, Failure> {
+    if directory.exists() && !directory.is_dir() {
+        return Err(Failure::usage(format!(
+            "{} is not a directory; name the directory of a certificate with --tls",
+            directory.display()
+        )));
+    }
+    let security = Security::open(directory)?;
+    match security.name() {
+        Some(name) if matches!(name.role, Role::Node | Role::Coordinator) => {
+            Err(Failure::usage(format!(
+                "{} has the certificate of {}, but this command needs the certificate of an operator or a client; name \
+                another directory with --tls, or unset GABION_TLS",
+                directory.display(),
+                name.holder(),
+            )))
+        }
+        _ => Ok(security),
+    }
 }
 
 /// The credentials in a directory, which must be those of a server in this role.

@@ -6,8 +6,12 @@ use crate::failure::{Context, Failure};
 use crate::logging::LogOptions;
 use gabion_layout::RackId;
 use gabion_meta::Timing;
-use gabion_server::{CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, check_listen};
+use gabion_server::{
+    CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, RecoveryConfig,
+    RecoveryProcess, check_listen,
+};
 use gabion_testbed::{EndSignals, READY};
+use gabion_wire::Versions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -32,14 +36,25 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         data,
         metadata,
         init,
+        recover,
         behaviour,
         metrics,
         log,
     } = options;
+    if recover {
+        let config = RecoveryConfig {
+            metadata: metadata::place_of(&metadata, &data)?,
+            protection: security::of_coordinator(place, &data)?,
+            directory: data,
+            listen,
+        };
+        return serve_recovery(config).await;
+    }
     let config = CoordinatorConfig {
         database_wait: metadata::wait_of(&metadata),
         metadata: metadata::place_of(&metadata, &data)?,
         protection: security::of_coordinator(place, &data)?,
+        versions: Versions::CURRENT,
         directory: data,
         init,
         listen,
@@ -55,6 +70,18 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
     tracing::info!(target: "cluster", "this coordinator leads");
     let mut ends = EndSignals::listen()?;
     server_ready(process.address(), process.metrics_address());
+    process
+        .run_until(async move { ends.recv().await })
+        .await
+        .map_err(Failure::failed)
+}
+
+/// Serves reads by an earlier copy of the metadata.
+async fn serve_recovery(config: RecoveryConfig) -> Result<(), Failure> {
+    let process = RecoveryProcess::start(config).await?;
+    tracing::info!(target: "cluster", "this coordinator serves reads by earlier metadata and changes nothing");
+    let mut ends = EndSignals::listen()?;
+    server_ready(process.address(), None);
     process
         .run_until(async move { ends.recv().await })
         .await
@@ -102,6 +129,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
     let security = security::of_node(place, &data, token.as_deref(), &join).await?;
     let config = NodeConfig {
         security,
+        versions: Versions::CURRENT,
         engine,
         directory: data,
         init,

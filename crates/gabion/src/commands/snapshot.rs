@@ -4,7 +4,8 @@ use super::connect;
 use crate::arguments::{Place, ShareOptions};
 use crate::failure::Failure;
 use crate::output::{Format, bytes, print_json};
-use gabion_client::{Client, File};
+use gabion_client::Client;
+use gabion_meta::{Inode, Kind};
 use serde_json::json;
 
 pub(crate) async fn snapshot(
@@ -12,7 +13,7 @@ pub(crate) async fn snapshot(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    share(options, true, place, format).await
+    share(&connect(place).await?, options, true, format).await
 }
 
 pub(crate) async fn clone(
@@ -20,29 +21,39 @@ pub(crate) async fn clone(
     place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    share(options, false, place, format).await
+    share(&connect(place).await?, options, false, format).await
 }
 
 async fn share(
+    client: &Client,
     ShareOptions { name, to }: &ShareOptions,
     is_read_only: bool,
-    place: &Place,
     format: Format,
 ) -> Result<(), Failure> {
-    let client = connect(place).await?;
-    let file = client.open(name).await?;
-    share_file(&client, (&file, name), to, is_read_only, format).await
+    let source = client.inode(name).await?;
+    if source.kind != Kind::Directory {
+        return share_file(client, (source.inode, name), to, is_read_only, format).await;
+    }
+    client.snapshot(source.inode, to, is_read_only).await?;
+    if format == Format::Json {
+        return print_json(&json!({
+            "name": to, "of": name, "directory": true, "read_only": is_read_only,
+        }));
+    }
+    let kind = kind(is_read_only);
+    println!("made {to}: a {kind} of the directory {name}");
+    Ok(())
 }
 
 /// Makes a file that shares the stripes of another one.
 pub(super) async fn share_file(
     client: &Client,
-    (file, name): (&File, &str),
+    (file, name): (Inode, &str),
     to: &str,
     is_read_only: bool,
     format: Format,
 ) -> Result<(), Failure> {
-    client.snapshot(file.put_id(), to, is_read_only).await?;
+    client.snapshot(file, to, is_read_only).await?;
     // The file may have grown before it was made.
     let made = client.open(to).await?;
     let size = made.size_bytes();
@@ -51,7 +62,11 @@ pub(super) async fn share_file(
             "name": to, "of": name, "bytes": size, "read_only": is_read_only,
         }));
     }
-    let kind = if is_read_only { "snapshot" } else { "clone" };
+    let kind = kind(is_read_only);
     println!("made {to}: a {kind} of {name} with {}", bytes(size));
     Ok(())
+}
+
+fn kind(is_read_only: bool) -> &'static str {
+    if is_read_only { "snapshot" } else { "clone" }
 }

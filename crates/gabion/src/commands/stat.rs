@@ -5,8 +5,8 @@ use super::connect;
 use super::quota::as_json;
 use crate::arguments::Place;
 use crate::failure::Failure;
-use crate::output::{Format, bytes, print_json, table};
-use gabion_client::FileStat;
+use crate::output::{Format, bytes, print_json, say, table};
+use gabion_client::{FileSpace, FileStat};
 use gabion_console::view::files::{is_lost, stripes};
 use gabion_meta::{Attributes, Inode, InodeStatus, Kind, QuotaStatus};
 use serde_json::{Value, json};
@@ -24,12 +24,14 @@ pub(crate) async fn stat(name: &str, place: &Place, format: Format) -> Result<()
         return stat_without_stripes(name, (&known, target.as_deref()), quota, format);
     }
     let stat = client.stat(name).await?;
+    let space = client.space_of(&stat.layout).await?;
     if format == Format::Json {
-        let mut shown = stat_json(name, &stat);
+        let mut shown = stat_json(name, &stat, &space);
         shown["quota"] = json!(quota.as_ref().map(as_json));
         return print_json(&shown);
     }
     println!("{}", summary(name, known.link_count, &stat));
+    print_space(&space);
     print_attributes(&stat.layout.file.attributes);
     print_quota(quota.as_ref());
     if stat.layout.stripes.is_empty() {
@@ -123,11 +125,13 @@ fn stat_without_stripes(
             Some(target) => shown["symlink_to"] = json!(target),
             None => shown["directory"] = json!(true),
         }
+        shown["read_only"] = json!(known.is_read_only);
         shown["quota"] = json!(quota.map(as_json));
         return print_json(&shown);
     }
     match target {
         Some(target) => println!("{name}: a symbolic link to {}", printable(target)),
+        None if known.is_read_only => println!("{name}: a directory of a snapshot"),
         None => println!("{name}: a directory"),
     }
     print_attributes(attributes);
@@ -176,19 +180,70 @@ pub(super) fn stored_bytes(stat: &FileStat) -> u64 {
     stored.sum()
 }
 
-fn stat_json(name: &str, stat: &FileStat) -> Value {
+/// Shows the disk space of a file's stripes.
+fn print_space(space: &FileSpace) {
+    let ((raw, reserved), (shared_raw, shared_reserved)) = (space.total(), space.shared());
+    if raw == 0 {
+        return;
+    }
+    let shared = match shared_raw {
+        0 => String::new(),
+        _ => format!(
+            "; of it {} raw and {} reserved in shared stripes, which 'gabion df' counts once",
+            bytes(shared_raw),
+            bytes(shared_reserved)
+        ),
+    };
+    say(format!(
+        "on disks: {} raw with parity, {} reserved for updates{shared}",
+        bytes(raw),
+        bytes(reserved)
+    ));
+    if !space.silent_nodes.is_empty() {
+        let numbers = space.silent_nodes.iter().map(|node| node.0.to_string());
+        let numbers: Vec<String> = numbers.collect();
+        say(format!(
+            "reserves of these nodes are not counted, because they did not tell their sizes: {}",
+            numbers.join(", ")
+        ));
+    }
+}
+
+/// The stripes, each with its space.
+fn stripes_json(stat: &FileStat, space: &FileSpace) -> Vec<Value> {
+    let spaces = space.raw_bytes.iter().zip(&space.reserved_bytes);
+    let spaces = spaces.zip(&space.is_shared);
+    let stripes = stripes(stat).into_iter().zip(spaces);
+    let stripes = stripes.map(|(stripe, ((raw, reserved), shared))| {
+        let mut row = json!(stripe);
+        row["raw_bytes"] = json!(raw);
+        row["reserved_bytes"] = json!(reserved);
+        row["shared"] = json!(shared);
+        row
+    });
+    stripes.collect()
+}
+
+fn stat_json(name: &str, stat: &FileStat, space: &FileSpace) -> Value {
+    let ((raw, reserved), (shared_raw, shared_reserved)) = (space.total(), space.shared());
+    let silent = space.silent_nodes.iter().map(|node| node.0);
     json!({
         "name": name,
         "names": stat.layout.file.link_count,
         "bytes": stat.layout.file.size_bytes,
         "hole_bytes": hole_bytes(stat),
         "inline_bytes": inline_bytes(stat),
+        "raw_bytes": raw,
+        "reserved_bytes": reserved,
+        "shared_raw_bytes": shared_raw,
+        "shared_reserved_bytes": shared_reserved,
+        "nodes_not_counted": silent.collect::<Vec<_>>(),
         "read_only": stat.layout.file.is_read_only,
         "shared_stripes": stat.layout.file.shared_stripe_count,
         "pool": stat.layout.pool.spec.name,
         "code": stat.layout.pool.spec.code,
         "attributes": to_json(&stat.layout.file.attributes),
-        "stripes": stripes(stat),
+        "stripes": stripes_json(stat, space),
     })
 }
 

@@ -207,12 +207,13 @@ async fn begin_put(connection: &Connection, name: &str) -> PutPlaces {
         size_bytes: 1 << 20,
         attributes: NewAttributes::FILE,
         whole: None,
+        opener: None,
     };
     let reply = connection
         .call_coordinator(&request.into(), deadline())
         .await;
     match reply.expect("the coordinator answers") {
-        CoordinatorReply::Put(places) => places,
+        CoordinatorReply::Put(places) => *places,
         other => panic!("{other:?}"),
     }
 }

@@ -152,13 +152,21 @@ fn a_node_joins_by_a_token_that_is_good_for_once() {
         "{}",
         complaint(&output)
     );
-    // It starts again without one, and with the one that it has used.
-    for arguments in [words(&arguments), first] {
+    // It starts again without one, with the one that it has used, and with a new one, which it leaves to another node.
+    let (used, new_token) = (by_hand.path("used"), by_hand.path("new-token"));
+    fs::rename(&token, &used).expect("rename the token");
+    fs::rename(by_hand.token(&[]), &new_token).expect("rename the new one");
+    fs::rename(&used, &token).expect("rename the token back");
+    let with_new = format!("--token={}", new_token.display());
+    let renewed = [words(&arguments), vec![&with_new]].concat();
+    for arguments in [words(&arguments), first, renewed, words(&arguments)] {
         let mut node = by_hand.processes.pop().expect("the node");
         node.kill().expect("kill the node");
         node.wait().expect("wait for it");
         assert_eq!(by_hand.spawn(&arguments), "node 0");
     }
+    let second = [words(&other), vec![&with_new]].concat();
+    assert_eq!(by_hand.spawn(&second), "node 1");
 }
 
 #[test]
@@ -228,6 +236,12 @@ fn a_revoked_client_is_refused_and_others_go_on() {
         let output = by_hand.on(tls, &["ls"]).output().expect("the binary runs");
         assert!(output.status.success(), "{}", complaint(&output));
     }
+    // A coordinator is no client.
+    let server = by_hand.path("c/tls");
+    let output = by_hand.on(&server, &["df"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let error = complaint(&output);
+    assert!(error.contains("of an operator or a client"), "{error}");
     // A client is no operator.
     let pool = ["pool", "create", "vm", "--code=rs(2,1)"];
     let output = by_hand

@@ -170,6 +170,29 @@ fn a_cluster_comes_up_again_whatever_ports_its_nodes_get() {
 }
 
 #[test]
+fn a_node_keeps_its_port_unless_another_process_has_taken_it() {
+    let cluster = TestCluster::start_with(3, 1, &["--lease-ms=1000"]);
+    let address = || cluster.json(&["cluster", "status"])["nodes"][1]["address"].clone();
+    let first = address();
+    let port = first.as_str().expect("a text").rsplit(':').next();
+    let port: u16 = port.and_then(|port| port.parse().ok()).expect("a port");
+    assert!(
+        (10_007..19_980).contains(&port),
+        "the system assigns {port}"
+    );
+    cluster.run(&["chaos", "kill-node", "1"]);
+    cluster.run(&["chaos", "start-node", "1"]);
+    assert_eq!(address(), first);
+    cluster.run(&["chaos", "kill-node", "1"]);
+    let _other = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+    cluster.run(&["chaos", "start-node", "1"]);
+    wait_for("the node has joined", || {
+        cluster.json(&["cluster", "status"])["light"] == "green"
+    });
+    assert_ne!(address(), first);
+}
+
+#[test]
 fn nodes_start_though_others_cannot() {
     // More than half of the nodes must vouch for the coordinator's metadata.
     let cluster = TestCluster::start(2, 3);

@@ -62,7 +62,7 @@ fn a_node_on_an_earlier_copy_of_its_directory_catches_up() {
     });
     wait_until_green(&cluster);
     assert!(cluster.get("f") == bytes);
-    assert_eq!(cluster.json(&["scrub"])["damage"], serde_json::json!([]));
+    cluster.assert_no_damage();
 }
 
 #[test]

@@ -331,6 +331,39 @@ fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
     let nothing = ["--trace", path_text(&empty), "--name=none"];
     let output = cluster.output(&[&["lab", "replay"], &nothing[..]].concat());
     assert!(text(&output.stderr).contains("no requests"));
+    // A directory has the name, or there is no such pool: nothing begins, and nothing is left.
+    cluster.run(&["mkdir", "taken"]);
+    let before = cluster.run(&["ls"]);
+    for (arguments, expected) in [
+        (&["--name=taken"][..], "'taken' is a directory"),
+        (
+            &["--name=new", "--pool=none"],
+            "choose one of vm with --pool",
+        ),
+    ] {
+        let output = cluster.output(&[&["lab", "replay", "--trace", trace], arguments].concat());
+        assert!(!output.status.success(), "{arguments:?}");
+        let error = complaint(&output);
+        assert!(
+            error.contains(expected) && !error.contains("creating"),
+            "{error}"
+        );
+    }
+    assert_eq!(cluster.run(&["ls"]), before);
+    // The quota refuses the stripes of a file that is there by then.
+    cluster.run(&["pool", "quota", "vm", "--bytes=1"]);
+    let arguments = [
+        "lab",
+        "replay",
+        "--trace",
+        trace,
+        "--name=full",
+        "--size=4MiB",
+    ];
+    let error = complaint(&cluster.output(&arguments));
+    assert!(error.contains("of its quota"), "{error}");
+    assert_eq!(cluster.run(&["ls"]), before, "nothing is left of it");
+    cluster.run(&["pool", "quota", "vm", "--bytes=none"]);
 }
 
 #[test]

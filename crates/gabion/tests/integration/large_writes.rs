@@ -26,6 +26,5 @@ fn a_write_too_large_for_a_record_replaces_its_stripe() {
     cluster.kill_all();
     cluster.up();
     assert!(cluster.get("disk") == expected);
-    let scrub = cluster.json(&["scrub"]);
-    assert_eq!(scrub["damage"].as_array().map(Vec::len), Some(0), "{scrub}");
+    cluster.assert_no_damage();
 }

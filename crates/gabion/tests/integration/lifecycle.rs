@@ -137,10 +137,7 @@ fn nothing_is_lost_if_any_process_is_killed_while_segments_change() {
     wait_for("no chunk is lost", || {
         cluster.json(&["cluster", "status"])["lost_chunks"] == 0
     });
-    assert_eq!(
-        cluster.json(&["scrub"])["damage"].as_array().map(Vec::len),
-        Some(0)
-    );
+    cluster.assert_no_damage();
 }
 
 #[test]

@@ -223,7 +223,9 @@ fn a_waiting_process_gets_its_lock_and_blocks_no_other_request() {
     let mut waiter = Locker::open(&queue);
     assert_eq!(holder.ask("lockf ex 0 10"), "ok");
     assert_eq!(holder.ask("write 0 before"), "ok");
-    assert_eq!(waiter.ask("read 0 6"), "before");
+    wait_for("the other mount sees the write", || {
+        waiter.ask("read 0 6") == "before"
+    });
     waiter.tell("lockf ex+ 5 10");
     waiter.wait_until_blocked();
     // It wakes, and reads what was written before the lock was released.

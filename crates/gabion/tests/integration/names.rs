@@ -2,12 +2,15 @@
 //! and parts of files.
 
 use crate::support::{TestCluster, fails_on, path_text, pattern};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_client::{ClientError, NewFile};
 use gabion_meta::{AttributeChange, Existing};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 fn names(listed: &Value) -> BTreeSet<String> {
@@ -366,6 +369,68 @@ fn files_are_listed_by_pages_and_directories_and_removed_by_prefix() {
     fails_on(&cluster, &["ls", "--limit=0"], 2);
 }
 
+/// 2,500 names are three pages of the list.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_removed_by_prefix_while_another_client_removes_some_of_them() {
+    let cluster = cluster();
+    let client = cluster.client().await;
+    let name = |number: u32| format!("d/{number:04}");
+    let made = (0..2_500).map(|number| {
+        let (client, name) = (&client, name(number));
+        async move { client.create(NewFile::named(&name)).await.map(drop) }
+    });
+    let made = stream::iter(made).buffer_unordered(64);
+    made.try_collect::<()>().await.expect("there is room");
+    client.create(NewFile::named("e")).await.expect("it is new");
+    let mut command = cluster.command(&["rm", "--prefix=d/"]);
+    let mut removal = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let output = removal.stdout.take().expect("a pipe");
+    let mut deleted = BufReader::new(output)
+        .lines()
+        .map(|line| line.expect("text"));
+    // The command has the whole first page when it removes a name.
+    let first = deleted.next().expect("the first name");
+    let mut by_other = 0;
+    for number in (900..1_000).rev() {
+        by_other += usize::from(client.rm(name(number).as_str()).await.is_ok());
+    }
+    assert!(by_other > 0, "the command has removed all before");
+    let lines: Vec<String> = deleted.chain([first]).collect();
+    let deleted = lines.iter().filter(|line| line.starts_with("deleted "));
+    let deleted: BTreeSet<&String> = deleted.collect();
+    assert!(removal.wait().expect("it ends").success());
+    assert_eq!(
+        deleted.len() + by_other,
+        2_500,
+        "{by_other} by another client"
+    );
+    assert_eq!(names(&cluster.json(&["ls"])), set(["e"]));
+    for number in 0..3 {
+        client
+            .create(NewFile::named(&name(number)))
+            .await
+            .expect("it is new");
+    }
+    let removed = cluster.json(&["rm", "--prefix=d/"]);
+    let all = json!({ "prefix": "d/", "deleted_count": 3, "gone_count": 0, "failure": null });
+    assert_eq!(removed, all);
+}
+
+#[test]
+fn a_removal_goes_on_after_a_name_that_is_refused_and_tells_what_it_has_removed() {
+    let cluster = cluster();
+    for name in ["a", "b"] {
+        cluster.put(name, b"bytes");
+    }
+    let output = cluster.output(&["rm", "a", "none", "b", "--format=json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["deleted"], json!(["a", "b"]));
+    let failure = told["failure"].as_str().expect("a sentence");
+    assert!(failure.contains("'none'"), "{failure}");
+    assert_eq!(names(&cluster.json(&["ls"])), set([]));
+}
+
 #[test]
 fn a_file_is_renamed_and_replaced_as_a_whole() {
     let cluster = cluster();
@@ -392,8 +457,7 @@ fn a_file_is_renamed_and_replaced_as_a_whole() {
     assert!(cluster.get("final") == second);
     cluster.run(&["put", "--replace", path_text(&source), "another"]);
     assert!(cluster.get("another") == second);
-    let scrubbed = cluster.json(&["scrub"]);
-    assert_eq!(scrubbed["damage"].as_array().map(Vec::len), Some(0));
+    cluster.assert_no_damage();
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn files_are_limited_and_a_quota_is_shown_and_lifted() {
     cluster.run(&["snapshot", "a", "s"]);
     let refused = fails_on(&cluster, &["clone", "a", "b"], 1);
     assert!(
-        refused.contains("has all 2 files of its quota"),
+        refused.contains("has as many files as its quota permits, 2"),
         "{refused}"
     );
     let source = cluster.path("source");
@@ -250,9 +250,37 @@ fn below(cluster: &TestCluster) -> (u64, u64) {
     (number("used_bytes"), number("used_files"))
 }
 
+/// Names stay on their side of the border of the directory's quota, and no other quota is below it.
+fn refuse_names_across_the_border(cluster: &TestCluster) {
+    cluster.put("outside", b"bytes");
+    for command in [
+        &["mv", "outside", "d/in"][..],
+        &["mv", "d/below/a", "out"],
+        &["ln", "outside", "d/in"],
+        &["mv", "d/below", "out"],
+        &["mv", "--exchange", "outside", "d/below/a"],
+    ] {
+        let refused = fails_on(cluster, command, 1);
+        assert!(
+            refused.contains("copy it there, then remove it here"),
+            "{refused}"
+        );
+    }
+    cluster.run(&["mv", "d", "e/d"]);
+    cluster.run(&["mv", "e/d", "d"]);
+    let refused = fails_on(cluster, &["quota", "d/below", "--files=1"], 2);
+    assert!(
+        refused.contains("only one of them can have a quota"),
+        "{refused}"
+    );
+    assert!(refused.contains("DIRECTORY --remove"), "{refused}");
+}
+
 #[test]
 fn a_directory_has_no_more_than_its_quota() {
     let cluster = with_directory(&["--bytes=600KiB", "--files=3"]);
+    let event = "quota of directory d: at most 614400 bytes, at most 3 files";
+    assert!(cluster.run(&["events"]).contains(event));
     let bytes = pattern(500 * KIB, 1);
     cluster.put("d/below/a", &bytes);
     assert_eq!(below(&cluster), (500 * KIB as u64, 2));
@@ -278,33 +306,18 @@ fn a_directory_has_no_more_than_its_quota() {
     assert_eq!(below(&cluster), (600 * KIB as u64, 2));
     cluster.run(&["mkdir", "d/last"]);
     let refused = fails_on(&cluster, &["mkdir", "d/more"], 1);
-    assert!(refused.contains("all 3 files and directories"), "{refused}");
-
-    // Names stay on their side.
-    cluster.put("outside", b"bytes");
-    for command in [
-        &["mv", "outside", "d/in"][..],
-        &["mv", "d/below/a", "out"],
-        &["ln", "outside", "d/in"],
-        &["mv", "d/below", "out"],
-        &["mv", "--exchange", "outside", "d/below/a"],
-    ] {
-        let refused = fails_on(&cluster, command, 1);
-        assert!(
-            refused.contains("copy it there, then remove it here"),
-            "{refused}"
-        );
-    }
-    cluster.run(&["mv", "d", "e/d"]);
-    cluster.run(&["mv", "e/d", "d"]);
-    let refused = fails_on(&cluster, &["quota", "d/below", "--files=1"], 2);
     assert!(
-        refused.contains("only one of them can have a quota"),
+        refused.contains("as many files and directories below 'd' as its quota permits, 3"),
         "{refused}"
     );
+    refuse_names_across_the_border(&cluster);
     // A copy with a hole gets its name below the directory, too.
     cluster.run(&["rmdir", "d/last"]);
-    cluster.run(&["quota", "d", "--bytes=none"]);
+    let shown = cluster.run(&["quota", "d", "--bytes=none"]);
+    assert!(!shown.contains("limits nothing"), "{shown}");
+    let shown = cluster.run(&["quota", "d", "--files=none"]);
+    assert!(shown.contains("limits nothing"), "{shown}");
+    cluster.run(&["quota", "d", "--files=3"]);
     cluster.run(&["cp", "d/below/a", "d/below/copy"]);
     assert_eq!(below(&cluster), (1200 * KIB as u64, 3));
     let told = cluster.json(&["stat", "d/below/copy"]);

@@ -302,7 +302,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         cluster.run(&["chaos", "kill-node", &node.to_string()]);
         cluster.run(&["chaos", "start-node", &node.to_string()]);
     }
-    // Puts whose clients have gone silent are kept for a minute.
+    // Puts whose clients have gone silent are kept for half a minute.
     wait_at_most(150, "nodes store what counts and nothing else", || {
         let [expected, found] = chunk_files(&cluster);
         expected == found

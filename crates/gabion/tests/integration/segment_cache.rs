@@ -34,7 +34,7 @@ fn range(offset: usize, length: usize) -> ByteRange {
 }
 
 #[tokio::test]
-async fn who_opens_after_a_close_reads_what_was_written() {
+async fn an_open_after_a_close_reads_the_written_bytes() {
     let (cluster, mut expected) = cluster_with_disk();
     let (writing, reading) = (connect(&cluster, 30).await, connect(&cluster, 30).await);
     let all = range(0, expected.len());
@@ -97,7 +97,7 @@ async fn a_flush_that_fails_keeps_what_the_next_one_writes() {
     // The cluster may need more than this client's patience to be ready.
     let begun = Instant::now();
     while let Err(error) = client.flush_cache().await {
-        assert!(begun.elapsed() < Duration::from_mins(1), "{error}");
+        assert!(begun.elapsed() < Duration::from_mins(4), "{error}");
     }
     assert_eq!(client.cache_counts().changed_bytes, 0);
     assert!(cluster.get("disk") == expected);

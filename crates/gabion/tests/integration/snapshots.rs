@@ -1,9 +1,9 @@
 //! Snapshots and clones on clusters of real processes.
 
 use crate::support::nbd::{ImageServer, has_nbd_tools, tool};
-use crate::support::{Load, TestCluster, fails_on, path_text, pattern, wait_for};
+use crate::support::rounds::Rounds;
+use crate::support::{TestCluster, fails_on, path_text, pattern, wait_for};
 use gabion_layout::ByteRange;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const KIB: usize = 1024;
 /// Bytes of a stripe of these tests' pool.
@@ -23,62 +23,18 @@ fn numbers(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(STRIPE).map(number).collect()
 }
 
-/// A writer that gives the stripes of a file the numbers of its rounds, one stripe after another.
-#[derive(Default)]
-struct Writer {
-    begun_count: AtomicU64,
-    done_count: AtomicU64,
-    is_over: AtomicBool,
-}
-
-impl Writer {
-    fn work(&self, cluster: &TestCluster) {
-        while !self.is_over.load(Ordering::Acquire) {
-            let count = self.begun_count.fetch_add(1, Ordering::AcqRel);
-            let stripe = count as usize % STRIPE_COUNT;
-            let round = count / STRIPE_COUNT as u64 + 1;
-            cluster.write("disk", stripe * STRIPE, &round.to_le_bytes());
-            self.done_count.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-}
-
 #[test]
 fn a_snapshot_has_all_writes_up_to_an_instant_and_none_behind_it() {
     let cluster = cluster();
     cluster.put("disk", &vec![0; STRIPE_COUNT * STRIPE]);
-    let writer = Writer::default();
-    let mut taken: Vec<(String, Vec<u64>)> = Vec::new();
-    std::thread::scope(|scope| {
-        let _load = Load::until_dropped(&writer.is_over);
-        scope.spawn(|| writer.work(&cluster));
-        for number in 0..8 {
-            match number {
-                2 => drop(cluster.run(&["chaos", "kill-node", "1"])),
-                4 => drop(cluster.run(&["chaos", "start-node", "1"])),
-                _ => {}
-            }
-            let name = format!("disk@{number}");
-            let before = writer.done_count.load(Ordering::Acquire);
-            cluster.run(&["snapshot", "disk", &name]);
-            let behind = writer.begun_count.load(Ordering::Acquire);
-            let rounds = numbers(&cluster.get(&name));
-            let written: u64 = rounds.iter().sum();
-            assert!(
-                before <= written && written <= behind,
-                "{name}: {written} of {before} to {behind} writes"
-            );
-            let is_prefix =
-                rounds.is_sorted_by(|a, b| a >= b) && rounds[0] - rounds[STRIPE_COUNT - 1] <= 1;
-            assert!(is_prefix, "{name} is of no instant: {rounds:?}");
-            taken.push((name, rounds));
-        }
-    });
+    let rounds = Rounds {
+        place_count: STRIPE_COUNT,
+        write: |stripe, round: u64| cluster.write("disk", stripe * STRIPE, &round.to_le_bytes()),
+        read: |name: &str| numbers(&cluster.get(name)),
+    };
+    let (mut taken, done_count) = rounds.snapshots(&cluster, "disk", 8);
     let last = numbers(&cluster.get("disk"));
-    assert_eq!(
-        last.iter().sum::<u64>(),
-        writer.done_count.load(Ordering::Acquire)
-    );
+    assert_eq!(last.iter().sum::<u64>(), done_count);
     // In no order.
     for at in [3, 0, 5] {
         let (name, _) = taken.remove(at);
@@ -92,8 +48,7 @@ fn a_snapshot_has_all_writes_up_to_an_instant_and_none_behind_it() {
         cluster.run(&["rm", &name]);
     }
     assert_eq!(numbers(&cluster.get("disk")), last);
-    let scrubbed = cluster.json(&["scrub"]);
-    assert_eq!(scrubbed["damage"].as_array().map(Vec::len), Some(0));
+    cluster.assert_no_damage();
 }
 
 #[test]
@@ -200,8 +155,7 @@ fn a_snapshot_is_never_changed_and_wrong_ones_are_refused() {
     cluster.run(&["mkdir", "folder"]);
     cluster.run(&["ln", "--symbolic", "disk", "link", "--pool=vm"]);
     for (arguments, expected) in [
-        (["none", "s"], "no file 'none'"),
-        (["folder", "s"], "is a directory"),
+        (["none", "s"], "no file and no directory 'none'"),
         (["link", "s"], "symbolic link"),
         (["disk", "disk"], "already exists"),
         (["disk", "folder"], "is a directory"),

@@ -52,12 +52,7 @@ fn every_update_scheme_reads_back_what_was_written_with_a_node_down_too() {
     check("with a node down");
     cluster.run(&["chaos", "start-node", "1"]);
     cluster.wait_until_failed(&[]);
-    let scrubbed = cluster.json(&["scrub"]);
-    assert_eq!(
-        scrubbed["damage"].as_array().map(Vec::len),
-        Some(0),
-        "{scrubbed}"
-    );
+    cluster.assert_no_damage();
 }
 
 /// Bytes that the disk holds for a directory's files and those below it. A file that is deleted

@@ -45,7 +45,7 @@ pub(crate) trait NewChunk: Send + Sync {
     /// Gives the files their names.
     ///
     /// # Errors
-    /// [`HdfsError::Io`]; [`HdfsError::Name`] when a file has one of the names meanwhile.
+    /// [`HdfsError::Io`]; [`HdfsError::Name`] when another file has got one of the names.
     fn publish(&self) -> Result<(), HdfsError>;
 }
 

@@ -50,6 +50,8 @@ pub(super) struct Cluster {
     pub(super) range: ByteRange,
     /// The time limit of a rebuild.
     pub(super) deadline_ms: u32,
+    /// The choice of a path, as in a request.
+    pub(super) path: Vec<u8>,
 }
 
 impl Drop for Cluster {
@@ -101,6 +103,7 @@ impl Cluster {
             token: TOKEN.to_vec(),
             range: ByteRange::new(0, u64::MAX),
             deadline_ms: 15_000,
+            path: vec![0],
             policy,
         };
         for (at, mut bytes) in data.into_iter().enumerate() {
@@ -284,6 +287,18 @@ impl Cluster {
         result
     }
 
+    /// Sends a request to an agent that has no block, and gives its answer.
+    pub(super) async fn ask(plugin: &str, kind: Kind, body: Vec<u8>) -> (Kind, Vec<u8>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(Agent::new(plugin.to_owned()).unwrap().serve(listener));
+        let (mut reading, writing) = connect(&address).await.unwrap();
+        writing.send(kind, vec![body.into()]).await.unwrap();
+        let answer = reading.frame_within(LIMIT).await.unwrap();
+        serving.abort();
+        (answer.kind, answer.body.to_vec())
+    }
+
     /// The body of a plugin's request.
     fn task(&self, targets: &[u8], scheme: &str, absent: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
@@ -325,6 +340,7 @@ impl Cluster {
         body.extend(targets);
         body.extend(self.range.offset.to_be_bytes());
         body.extend(self.range.length.to_be_bytes());
+        body.extend(&self.path);
         body
     }
 }

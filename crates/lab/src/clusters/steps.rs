@@ -58,6 +58,7 @@ pub(super) fn up_options(
         engine: Engine::default(),
         metadata: None,
         metadata_log: None,
+        no_console: true,
         insecure: false,
         coordinators: 1,
         given: Vec::new(),

@@ -10,6 +10,9 @@ use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// The share of the paper's setting that an experiment runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -281,6 +284,67 @@ impl Session<'_> {
         Ok(rows.into_iter().map(by_row).collect())
     }
 
+    /// Measures points `0..count` on all processors, and shows how far it is. Results are in the order of the points.
+    /// For points whose result depends neither on time nor on other points.
+    ///
+    /// # Errors
+    /// The first error by the order of the points. No point begins after one has failed.
+    pub fn sweep_on_all_processors<T: Send>(
+        &self,
+        what: &str,
+        count: usize,
+        measure: impl Fn(usize) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<T>, LabError> {
+        self.progress.begin(what, count.max(1) as u64);
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(Vec::with_capacity(count));
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= count {
+                    return;
+                }
+                let result = measure(at);
+                if result.is_err() {
+                    next.store(count, Ordering::Relaxed);
+                }
+                self.progress.step();
+                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                results.push((at, result));
+            }
+        };
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..workers.min(count) {
+                scope.spawn(work);
+            }
+        });
+        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_unstable_by_key(|&(at, _)| at);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Measures each pair of a row and a column as [`Session::grid`] does, and on all processors as
+    /// [`Session::sweep_on_all_processors`] does.
+    ///
+    /// # Errors
+    /// The first error by the order of the pairs.
+    pub fn grid_on_all_processors<R: Sync, C: Sync, T: Send>(
+        &self,
+        what: &str,
+        rows: impl IntoIterator<Item = R>,
+        columns: &[C],
+        measure: impl Fn(&R, &C) -> Result<T, LabError> + Sync,
+    ) -> Result<Vec<(R, Vec<T>)>, LabError> {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let measured = self.sweep_on_all_processors(what, rows.len() * columns.len(), |at| {
+            measure(&rows[at / columns.len()], &columns[at % columns.len()])
+        })?;
+        let mut measured = measured.into_iter();
+        let by_row = |row| (row, measured.by_ref().take(columns.len()).collect());
+        Ok(rows.into_iter().map(by_row).collect())
+    }
+
     /// Opens a trace below the folder; none if it is absent, since traces are optional.
     ///
     /// # Errors
@@ -335,5 +399,67 @@ impl Session<'_> {
         }
         fs::create_dir_all(&path).map_err(failed("create"))?;
         Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[derive(Default)]
+    struct Steps(AtomicU64);
+
+    impl Progress for Steps {
+        fn begin(&self, _: &str, _: u64) {}
+
+        fn step(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn session(progress: &Steps) -> Session<'_> {
+        Session {
+            scale: Scale::Quick,
+            seed: 1,
+            directory: Path::new("."),
+            traces: None,
+            clusters: None,
+            progress,
+        }
+    }
+
+    #[test]
+    fn points_on_all_processors_are_measured_once_each_and_come_in_their_order() {
+        let steps = Steps::default();
+        let session = session(&steps);
+        let all = session.sweep_on_all_processors("points", 500, |at| {
+            // The first ones end last.
+            let turns = 500 - at;
+            Ok((0..turns * 1000).fold(at, |point, _| std::hint::black_box(point)))
+        });
+        assert_eq!(all.unwrap(), (0..500).collect::<Vec<_>>());
+        assert_eq!(steps.0.load(Ordering::Relaxed), 500);
+        let columns = ["a", "b", "c"];
+        let name = |row: &u32, column: &&str| Ok(format!("{row}{column}"));
+        let apart = session.grid_on_all_processors("pairs", [1, 2], &columns, name);
+        let in_turn = session.grid("pairs", [1, 2], &columns, name);
+        assert_eq!(apart.unwrap(), in_turn.unwrap());
+    }
+
+    #[test]
+    fn the_first_error_on_all_processors_ends_the_sweep() {
+        let steps = Steps::default();
+        let result = session(&steps).sweep_on_all_processors("points", 100_000, |at| {
+            if at < 3 {
+                return Ok(at);
+            }
+            Err(LabError::Target(at.to_string()))
+        });
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            LabError::Target("3".to_owned()).to_string()
+        );
+        assert!(steps.0.load(Ordering::Relaxed) < 100_000);
     }
 }

@@ -147,7 +147,7 @@ mod tests {
 
     /// Of two replicas that are written at once, one is behind a slow link.
     #[test]
-    fn who_is_slow_holds_up_what_is_beyond_the_ring() {
+    fn a_slow_node_holds_up_those_beyond_the_ring() {
         let plan = write_of_two(4 * MIB);
         let fabric = fabric(3);
         let script = Script::of_plan(&plan, &fabric, Execution::Sliced);

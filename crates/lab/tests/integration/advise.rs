@@ -4,6 +4,7 @@ use gabion_lab::advise::{AdviceQuestion, Choice, Placement, Terms, Unit, advise,
 use gabion_lab::update_traffic::{self, Layout, Options, Pace, Question};
 use gabion_lab::{LabError, Request, RequestKind, workload};
 use gabion_layout::{AppendSpec, GroupingRule};
+use std::collections::BTreeMap;
 
 const HOUR_TICKS: u64 = 36_000_000_000;
 
@@ -38,6 +39,7 @@ fn question(survive: &str) -> AdviceQuestion {
                 ..AppendSpec::default()
             },
             pace: Pace::Trace,
+            reserved_share: None,
         },
     }
 }
@@ -74,6 +76,32 @@ fn in_chunks_waits_are_from_the_first_update_to_the_commit() {
     // Chunk 0 is in rack 0, where stripe 0 has no parity chunk, stripe 1 has one and stripe 2 two.
     assert_eq!(baseline.cross_rack_bytes, (3 + 2 + 1 + 3) * 4096);
     close(baseline.amplification, 2.25);
+}
+
+#[test]
+fn stored_bytes_have_the_reserves_of_schemes_that_reserve_space() {
+    let mut question = question("2-nodes");
+    let schemes = ["baseline", "fo", "plr", "rackcu", "cau"];
+    question.terms.schemes = schemes.map(str::to_owned).to_vec();
+    let stored = |question: &AdviceQuestion| {
+        let choices = advice(question).into_iter();
+        let stored = choices.map(|choice| (choice.scheme, (choice.storage, choice.reserved)));
+        stored.collect::<BTreeMap<_, _>>()
+    };
+    let first = stored(&question);
+    for scheme in ["baseline", "fo", "cau"] {
+        close(first[scheme].0, 1.5);
+        close(first[scheme].1, 0.0);
+    }
+    for scheme in ["plr", "rackcu"] {
+        // A chunk is reserved behind each of three parity chunks, for six of data.
+        close(first[scheme].0, 2.0);
+        close(first[scheme].1, 0.5);
+    }
+    question.terms.reserved_share = Some(0.125);
+    let learnt = stored(&question);
+    close(learnt["plr"].0, 1.625);
+    close(learnt["fo"].0, 1.5);
 }
 
 /// Half a chunk is written each time, and each stripe has a primary of its own: chunk 0 of stripe `s` is on node `s`.

@@ -6,7 +6,7 @@ use super::files::{
     read_header, split_part,
 };
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The files of a log.
@@ -33,9 +33,21 @@ pub(crate) struct End {
     pub(super) log_bytes: u64,
 }
 
+impl End {
+    /// The end of a log without changes.
+    const fn at(position: Position) -> Self {
+        Self {
+            position,
+            tail: None,
+            torn_bytes: 0,
+            log_bytes: 0,
+        }
+    }
+}
+
 impl Chain {
     /// The newest base of a directory with the files behind it; none if there is no file of a log.
-    pub(super) fn find(directory: &Path) -> Result<Option<Self>, LogError> {
+    pub(crate) fn find(directory: &Path) -> Result<Option<Self>, LogError> {
         let bases = numbers(directory, FileKind::Base)?;
         let logs = numbers(directory, FileKind::Log)?;
         let Some(&newest) = bases.last() else {
@@ -67,32 +79,26 @@ impl Chain {
         }))
     }
 
+    /// The file of the base.
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The files with changes behind the base, and some before it, in their order.
+    pub(crate) fn logs(&self) -> &[PathBuf] {
+        &self.logs
+    }
+
     /// Visits the rows of the base in pages.
-    pub(super) fn rows<E: From<LogError>>(
+    pub(crate) fn rows<E: From<LogError>>(
         &self,
         mut visit: impl FnMut(&[Row]) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let file = File::open(&self.base).map_err(system("read", &self.base))?;
-        let mut file = BufReader::with_capacity(1 << 20, file);
-        let (mut at, mut row_count) = (HEADER_BYTES as u64, 0);
-        // `find` has checked the header.
-        file.seek(SeekFrom::Start(at))
-            .map_err(system("read", &self.base))?;
-        loop {
-            let bad = || E::from(damaged(&self.base, at, 0));
-            let bytes = next_block(&mut file).ok_or_else(bad)?;
-            let (number, payload, _) = read_block(self.begin.digest, &bytes).ok_or_else(bad)?;
-            let rows = decode_rows(payload).ok_or_else(bad)?;
-            row_count += rows.len() as u64;
-            if number != row_count {
-                return Err(bad());
-            }
-            if rows.is_empty() {
-                return Ok(row_count);
-            }
-            visit(&rows)?;
-            at += bytes.len() as u64;
-        }
+        read_base(&self.base, self.begin, |_, rows| match rows {
+            // The header, or the last block.
+            [] => Ok(()),
+            rows => visit(rows),
+        })
     }
 
     /// Bytes of the base.
@@ -104,14 +110,19 @@ impl Chain {
     /// Visits the changes behind the base in their order, each with the position after it.
     pub(crate) fn changes<E: From<LogError>>(
         &self,
-        mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
+        visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
     ) -> Result<End, E> {
-        let mut end = End {
-            position: self.begin,
-            tail: None,
-            torn_bytes: 0,
-            log_bytes: 0,
-        };
+        self.files(visit, |_, _| Ok(()))
+    }
+
+    /// Visits the changes behind the base as [`Chain::changes`] does, and after those of a file the file itself: its path,
+    /// and its bytes as far as they are whole.
+    pub(crate) fn files<E: From<LogError>>(
+        &self,
+        mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
+        mut visit_file: impl FnMut(&Path, &[u8]) -> Result<(), E>,
+    ) -> Result<End, E> {
+        let mut end = End::at(self.begin);
         for (index, path) in self.logs.iter().enumerate() {
             let is_last = index + 1 == self.logs.len();
             let bytes = std::fs::read(path).map_err(system("read", path))?;
@@ -138,9 +149,57 @@ impl Chain {
             let (here, whole) = file_changes(file, (begin, &mut end), &mut visit)?;
             end.torn_bytes = bytes.len() as u64 - whole;
             end.tail = (here == end.position).then(|| (path.clone(), whole, begin));
+            visit_file(path, &bytes[..whole as usize])?;
         }
         Ok(end)
     }
+}
+
+/// Visits the header and the blocks of a base in their order: the bytes of each, and its rows. Returns how many rows there
+/// are.
+///
+/// # Errors
+/// [`LogError`] if the file is not a whole base of this position; errors of the visitor.
+pub(crate) fn read_base<E: From<LogError>>(
+    path: &Path,
+    position: Position,
+    mut visit: impl FnMut(&[u8], &[Row]) -> Result<(), E>,
+) -> Result<u64, E> {
+    let file = File::open(path).map_err(system("read", path))?;
+    let mut file = BufReader::with_capacity(1 << 20, file);
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact(&mut header).map_err(system("read", path))?;
+    if read_header(FileKind::Base, &header) != Some(position) {
+        return Err(damaged(path, 0, 0).into());
+    }
+    visit(&header, &[])?;
+    let (mut at, mut row_count) = (HEADER_BYTES as u64, 0);
+    loop {
+        let bad = || E::from(damaged(path, at, 0));
+        let bytes = next_block(&mut file).ok_or_else(bad)?;
+        let (number, payload, _) = read_block(position.digest, &bytes).ok_or_else(bad)?;
+        let rows = decode_rows(payload).ok_or_else(bad)?;
+        row_count += rows.len() as u64;
+        if number != row_count {
+            return Err(bad());
+        }
+        visit(&bytes, &rows)?;
+        if rows.is_empty() {
+            return Ok(row_count);
+        }
+        at += bytes.len() as u64;
+    }
+}
+
+/// Checks that a file with changes is whole to its last byte.
+///
+/// # Errors
+/// [`LogError::Damaged`].
+pub(crate) fn check_whole(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let begin = read_header(FileKind::Log, bytes).ok_or_else(|| damaged(path, 0, 0))?;
+    let (file, mut end) = ((path, bytes, false), End::at(begin));
+    let mut visit = |_: Position, _: &[u8]| Ok::<(), LogError>(());
+    file_changes(file, (begin, &mut end), &mut visit).map(drop)
 }
 
 /// Visits the changes of one file. Returns the position at its end, and its whole bytes.

@@ -93,7 +93,7 @@ pub enum LogError {
 }
 
 /// Converts the system's error of an operation on a file.
-pub(super) fn system(
+pub(crate) fn system(
     operation: &'static str,
     path: impl Into<PathBuf>,
 ) -> impl FnOnce(std::io::Error) -> LogError {

@@ -55,6 +55,12 @@ impl FileKind {
     }
 }
 
+/// Whether a file of a metadata log may have this name.
+pub fn is_log_file(name: &str) -> bool {
+    let kinds = [FileKind::Base, FileKind::Log];
+    kinds.iter().any(|kind| kind.number(name).is_some())
+}
+
 /// A place in the history of a store: the number of its changes, and a digest of all of them. Two histories that have
 /// diverged have no place in common behind that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -193,12 +199,21 @@ pub(super) fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// The file that gets its name when it is whole.
-const UNFINISHED: &str = "base.unfinished";
+/// What is called before each operation on a file that is being written, with the operation's name. An error of it ends
+/// the work as an error of the operation does. Tests stop a writer there.
+pub(crate) type Steps<'a> = &'a dyn Fn(&'static str) -> std::io::Result<()>;
+
+/// The name of a file until it is whole.
+pub(super) const UNFINISHED: &str = "base.unfinished";
+
+/// The path of a file until it is whole.
+pub(crate) fn unfinished(directory: &Path) -> PathBuf {
+    directory.join(UNFINISHED)
+}
 
 /// Removes what an interrupted writer has left.
-pub(super) fn remove_unfinished(directory: &Path) -> Result<(), LogError> {
-    let path = directory.join(UNFINISHED);
+pub(crate) fn remove_unfinished(directory: &Path) -> Result<(), LogError> {
+    let path = unfinished(directory);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(system("remove", path)(error)),
         _ => Ok(()),
@@ -206,12 +221,13 @@ pub(super) fn remove_unfinished(directory: &Path) -> Result<(), LogError> {
 }
 
 /// Writes a new file and makes it durable under its name, which it gets when it is whole.
-pub(super) fn write_whole(
+pub(crate) fn write_whole(
     path: &Path,
+    steps: Steps<'_>,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), LogError> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    let written = write_unfinished(&directory.join(UNFINISHED), path, write);
+    let written = write_unfinished((&*unfinished(directory), path), steps, write);
     if written.is_err() {
         // It takes space that changes need. The first error is the one to tell.
         let _ = remove_unfinished(directory);
@@ -220,17 +236,22 @@ pub(super) fn write_whole(
 }
 
 fn write_unfinished(
-    unfinished: &Path,
-    path: &Path,
+    (unfinished, path): (&Path, &Path),
+    steps: Steps<'_>,
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), LogError> {
     let fails = |operation| system(operation, path);
+    let begin = |operation| steps(operation).map_err(fails(operation));
+    begin("create")?;
     let mut buffered = BufWriter::with_capacity(1 << 20, create(unfinished)?);
     write(&mut buffered).map_err(fails("write"))?;
     let file = buffered.into_inner();
     let file = file.map_err(|error| fails("write")(error.into_error()))?;
+    begin("sync")?;
     file.sync_all().map_err(fails("sync"))?;
+    begin("rename")?;
     std::fs::rename(unfinished, path).map_err(fails("rename"))?;
+    begin("sync the directory of")?;
     sync_directory(path)
 }
 
@@ -247,8 +268,11 @@ pub(super) fn create(path: &Path) -> Result<File, LogError> {
 }
 
 /// Makes the name of a file durable.
-pub(super) fn sync_directory(path: &Path) -> Result<(), LogError> {
-    let directory = path.parent().unwrap_or(Path::new("."));
+pub(crate) fn sync_directory(path: &Path) -> Result<(), LogError> {
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
     File::open(directory)
         .and_then(|directory| directory.sync_all())
         .map_err(system("sync", directory))

@@ -9,15 +9,17 @@ mod chain;
 mod error;
 mod files;
 
+pub(crate) use self::chain::{Chain, End, check_whole, read_base};
 pub use self::error::LogError;
-pub(crate) use self::files::{Change, Position, decode_changes, encode_change};
+pub(crate) use self::error::system;
+pub use self::files::is_log_file;
+pub(crate) use self::files::{
+    Change, Position, Steps, decode_changes, encode_change, remove_unfinished, sync_directory,
+    unfinished, write_whole,
+};
 
 use self::chain::numbers;
-pub(crate) use self::chain::{Chain, End};
-use self::error::system;
-use self::files::{
-    FileKind, Row, block, create, header, put_part, remove_unfinished, sync_directory, write_whole,
-};
+use self::files::{FileKind, Row, UNFINISHED, block, create, header, put_part};
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -73,7 +75,7 @@ struct Tail {
     salt: u64,
 }
 
-/// What a store has to do before it writes to its log.
+/// The action that a store takes before it writes to its log.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// Take over the changes of this log behind the store's own last one.
@@ -92,9 +94,7 @@ impl MetadataLog {
             if stored.logged.number > 0 {
                 return Err(LogError::Gone(directory.to_owned()));
             }
-            let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
-            made.map_err(system("create", directory))?;
-            sync_directory(directory)?;
+            make_directory(directory)?;
         }
         let mut log = Self {
             directory: directory.to_owned(),
@@ -218,17 +218,7 @@ impl MetadataLog {
     /// # Errors
     /// [`LogError::System`].
     pub(crate) fn note_base(&mut self, at: Position, bytes: u64) -> Result<usize, LogError> {
-        let bases = numbers(&self.directory, FileKind::Base)?;
-        let old = bases.iter().filter(|number| **number < at.number);
-        let old = old.map(|number| FileKind::Base.path(&self.directory, *number));
-        let mut removed: Vec<PathBuf> = old.collect();
-        let logs = numbers(&self.directory, FileKind::Log)?;
-        // A file ends where the next one begins.
-        for pair in logs.windows(2) {
-            if pair[1] <= at.number {
-                removed.push(FileKind::Log.path(&self.directory, pair[0]));
-            }
-        }
+        let removed = replaced(&self.directory, at.number)?;
         for path in &removed {
             std::fs::remove_file(path).map_err(system("remove", path))?;
         }
@@ -243,6 +233,40 @@ impl MetadataLog {
     }
 }
 
+/// The files in a directory that a base as of this change replaces.
+///
+/// # Errors
+/// [`LogError::System`].
+pub(crate) fn replaced(directory: &Path, base: u64) -> Result<Vec<PathBuf>, LogError> {
+    let bases = numbers(directory, FileKind::Base)?;
+    let old = bases.iter().filter(|number| **number < base);
+    let old = old.map(|number| FileKind::Base.path(directory, *number));
+    let mut replaced: Vec<PathBuf> = old.collect();
+    let logs = numbers(directory, FileKind::Log)?;
+    // A file ends where the next one begins.
+    for pair in logs.windows(2) {
+        if pair[1] <= base {
+            replaced.push(FileKind::Log.path(directory, pair[0]));
+        }
+    }
+    Ok(replaced)
+}
+
+/// Whether a directory of a log may have a file of this name.
+pub(crate) fn belongs(name: &str) -> bool {
+    name == LOCK || name == UNFINISHED || is_log_file(name)
+}
+
+/// Makes a directory that only its owner reads, in one that is there.
+///
+/// # Errors
+/// [`LogError::System`].
+pub(crate) fn make_directory(directory: &Path) -> Result<(), LogError> {
+    let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
+    made.map_err(system("create", directory))?;
+    sync_directory(directory)
+}
+
 /// Writes a base as of a position; `page` gives the rows behind a key. Returns its bytes.
 ///
 /// # Errors
@@ -255,7 +279,7 @@ pub(crate) fn write_base<E: From<LogError> + std::fmt::Display>(
     let path = FileKind::Base.path(directory, at.number);
     let mut failed = None;
     let mut length = 0;
-    let written = write_whole(&path, |file| {
+    let written = write_whole(&path, &|_| Ok(()), |file| {
         let mut put = |bytes: &[u8]| {
             length += bytes.len() as u64;
             file.write_all(bytes)
@@ -298,6 +322,21 @@ pub(crate) fn write_base<E: From<LogError> + std::fmt::Display>(
     Ok(length)
 }
 
+/// Refuses a directory without a log, before anything is made for it or in it.
+///
+/// # Errors
+/// [`LogError::Missing`]; [`LogError::System`].
+pub(crate) fn check_there(directory: &Path) -> Result<(), LogError> {
+    if directory.is_dir() {
+        for kind in [FileKind::Base, FileKind::Log] {
+            if !numbers(directory, kind)?.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+    Err(LogError::Missing(directory.to_owned()))
+}
+
 /// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns its end, and
 /// the number of transactions.
 ///
@@ -308,6 +347,7 @@ pub(crate) fn read_log<E: From<LogError>>(
     rows: impl FnMut(&[Row]) -> Result<(), E>,
     mut changes: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(End, u64), E> {
+    check_there(directory)?;
     // A copy of a log may be on a file system that cannot be written, and has no other reader.
     let _lock = match lock(directory) {
         Err(LogError::System { .. }) => None,
@@ -325,7 +365,10 @@ pub(crate) fn read_log<E: From<LogError>>(
 }
 
 /// Locks a directory for this process, by a file in it: directories of network file systems have no locks.
-fn lock(directory: &Path) -> Result<File, LogError> {
+///
+/// # Errors
+/// [`LogError::InUse`], [`LogError::Missing`] without a directory, [`LogError::System`].
+pub(crate) fn lock(directory: &Path) -> Result<File, LogError> {
     let path = directory.join(LOCK);
     if !directory.is_dir() {
         return Err(LogError::Missing(directory.to_owned()));
@@ -377,6 +420,11 @@ fn new_tail(directory: &Path, at: Position) -> Result<Tail, LogError> {
 
 #[cfg(test)]
 impl MetadataLog {
+    /// Begins a new file with the next change.
+    pub(crate) fn end_file(&mut self) {
+        self.tail = None;
+    }
+
     /// Makes each further write fail, as on a full disk.
     pub(crate) fn fill_disk(&mut self) {
         let full = File::options().write(true).open("/dev/full");

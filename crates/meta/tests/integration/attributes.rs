@@ -107,7 +107,7 @@ fn a_clock_that_steps_back_takes_no_change_back() {
 }
 
 #[test]
-fn what_users_have_given_to_an_inode_goes_with_it() {
+fn user_attributes_go_with_their_inode() {
     let (meta, pool) = cluster_at(MemoryStore::new(), ticking_clock());
     let file = one_file(&meta, &pool, "d/f");
     let directory = meta.directory("d").expect("it was made").0;

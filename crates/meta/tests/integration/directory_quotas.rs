@@ -2,9 +2,9 @@
 
 use crate::fixture::cluster;
 use gabion_meta::{
-    DirectoryId, DirectoryUse, Existing, FencingToken, Inode, Limit, MemoryStore, Meta, MetaError,
-    NewAttributes, PoolRecord, PutId, QUOTA_DIRECTORIES_MAX, QUOTA_ENTRIES_MAX, Quota, QuotaChange,
-    QuotaError, Rewrite, SeenName, SizeChange,
+    DirectoryId, DirectoryUse, Existing, FILE_BYTES_MAX, FencingToken, Inode, Limit, MemoryStore,
+    Meta, MetaError, NewAttributes, PoolRecord, PutId, QUOTA_DIRECTORIES_MAX, QUOTA_ENTRIES_MAX,
+    Quota, QuotaChange, QuotaError, Rewrite, SeenName, SizeChange,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +160,9 @@ impl Tree {
     /// A file of this size would exceed the quota.
     fn check_has_no_room(&self, path: &str, size: u64) {
         let id = self.above(path).expect("it is below one");
-        let replaced = match self.paths.get(path) {
+        // A file with other names stays.
+        let has_one = |inode: &Inode| self.paths.values().filter(|of| *of == inode).count() == 1;
+        let replaced = match self.paths.get(path).filter(|inode| has_one(inode)) {
             Some(Inode::File(put)) => self.sizes[put],
             _ => 0,
         };
@@ -395,6 +397,100 @@ fn a_put_that_will_not_fit_is_refused_when_it_begins_and_again_at_its_commit() {
     assert_eq!(meta.check(), Ok(vec![]));
 }
 
+/// Begins a put of `size` bytes in one stripe.
+fn begin(meta: &Cluster, pool: &PoolRecord, path: &str, size: u64) -> Result<PutId, MetaError> {
+    let new = (path, Existing::IsReplaced, NewAttributes::FILE);
+    let place = crate::fixture::place(0);
+    let begun = meta.begin_put(new, pool.id, size, &[place], 0);
+    begun.map(|put| put.id)
+}
+
+fn is_too_large(refused: &Result<PutId, MetaError>) -> bool {
+    matches!(
+        refused,
+        Err(MetaError::Quota(QuotaError::DirectoryBytes { .. }))
+    )
+}
+
+fn is_too_many(refused: &Result<PutId, MetaError>) -> bool {
+    matches!(
+        refused,
+        Err(MetaError::Quota(QuotaError::DirectoryFiles { .. }))
+    )
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_a_larger_one_is_not_refused_by_a_lowered_quota() {
+    let (meta, pool) = cluster();
+    put(&meta, &pool, "d/f", 600).expect("no quota");
+    let id = directory(&meta, "d").expect("made");
+    let set = |bytes: u64, files: u64| {
+        meta.set_directory_quota(id, change(Some(bytes), Some(files)))
+            .expect("few entries");
+    };
+    set(1000, 1);
+    let larger = begin(&meta, &pool, "d/f", 900).expect("it fits");
+    set(100, 0);
+    assert!(is_too_large(&begin(&meta, &pool, "d/f", 700)));
+    let late = meta.commit_put(larger, 0).map(|file| file.put);
+    assert!(is_too_large(&late), "{late:?}");
+    assert_eq!(meta.abort_put(larger), Ok(true));
+    for size in [600, 500] {
+        let smaller = begin(&meta, &pool, "d/f", size).expect("it is no larger");
+        meta.commit_put(smaller, 0).expect("it is no larger");
+        let status = meta.directory_quota(Inode::Directory(id)).expect("there");
+        let used = status.expect("set").used;
+        assert_eq!((used.bytes, used.entries), (size, 1));
+        assert_eq!(meta.check(), Ok(vec![]));
+    }
+}
+
+#[test]
+fn a_put_that_brings_directories_or_leaves_the_old_file_is_refused_when_it_begins() {
+    let (meta, pool) = cluster();
+    put(&meta, &pool, "d/f", 600).expect("no quota");
+    let id = directory(&meta, "d").expect("made");
+    let set = |bytes: Option<u64>, files: Option<u64>| {
+        meta.set_directory_quota(id, change(bytes, files))
+            .expect("few entries");
+    };
+    set(None, Some(3));
+    assert!(is_too_many(&begin(&meta, &pool, "d/1/2/new", 1)));
+    assert!(begin(&meta, &pool, "d/1/new", 1).is_ok());
+    // Its other name keeps the file.
+    let file = meta.file("d/f").expect("made");
+    meta.link(file.put, (file.generation, 901), "d/g")
+        .expect("a free name");
+    set(Some(1000), None);
+    assert!(is_too_large(&begin(&meta, &pool, "d/f", 500)));
+    assert!(begin(&meta, &pool, "d/f", 400).is_ok());
+    set(None, Some(1));
+    assert!(is_too_many(&begin(&meta, &pool, "d/f", 1)));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
+fn files_whose_sizes_together_exceed_all_numbers_change_theirs() {
+    let (meta, pool) = cluster();
+    meta.make_directory("d", NewAttributes::DIRECTORY, 1)
+        .expect("free");
+    let id = directory(&meta, "d").expect("made");
+    meta.set_directory_quota(id, change(None, Some(10)))
+        .expect("empty");
+    let grow = |path: &str, size_bytes: u64| {
+        let put = meta.file(path).expect("made").put;
+        meta.grow(put, size_bytes, 0)
+            .map(|(file, _)| file.size_bytes)
+    };
+    for path in ["d/a", "d/b", "d/c"] {
+        put(&meta, &pool, path, 1).expect("it fits");
+    }
+    assert_eq!(grow("d/a", FILE_BYTES_MAX), Ok(FILE_BYTES_MAX));
+    assert_eq!(grow("d/b", FILE_BYTES_MAX - 9), Ok(FILE_BYTES_MAX - 9));
+    assert_eq!(grow("d/b", FILE_BYTES_MAX), Ok(FILE_BYTES_MAX));
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
 #[test]
 fn a_snapshot_counts_where_it_is_made() {
     let (meta, pool) = cluster();
@@ -405,8 +501,9 @@ fn a_snapshot_counts_where_it_is_made() {
     meta.set_directory_quota(id, change(Some(1000), None))
         .expect("empty");
     let file = meta.file("f").expect("made");
-    let token = meta.freeze(file.put).expect("no session");
-    let snapshot = |to: &str, number| meta.snapshot((file.put, token), to, true, (number, 0));
+    let tokens = meta.freeze(&[file.put]).expect("no session");
+    let source = (Inode::File(file.put), &tokens);
+    let snapshot = |to: &str, number| meta.snapshot(source, to, true, (number, 0));
     snapshot("d/s", 11).expect("it fits");
     let second = snapshot("d/t", 12);
     assert!(matches!(second, Err(MetaError::Quota(_))), "{second:?}");

@@ -3,9 +3,7 @@
 
 use crate::fixture::{cluster, one_file, place, segments};
 use gabion_layout::StripeId;
-use gabion_meta::{
-    Existing, KeyValue, MemoryStore, Meta, NewAttributes, PutId, Row, WallClock, WallTime,
-};
+use gabion_meta::{KeyValue, MemoryStore, Meta, PutId, Row, WallClock, WallTime};
 use std::collections::BTreeSet;
 
 /// The keys of the counters of leased ids.
@@ -67,11 +65,10 @@ fn no_id_is_used_again_after_a_restart() {
 #[test]
 fn a_request_for_more_ids_than_a_block_has_gets_them() {
     let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "f").put;
     let places = vec![place(0); 5_000];
-    let new = ("large", Existing::Stays, NewAttributes::FILE);
-    let put = meta
-        .begin_put(new, pool.id, 5_000 * pool.spec.segment_bytes(), &places, 1)
-        .expect("places");
+    let put = meta.begin_conversion(file, pool.id, &places, 1);
+    let put = put.expect("places");
     assert_eq!(put.stripes.len(), 5_000);
     assert!(meta.was_handed_out(put.stripes[4_999].id));
     assert!(!meta.was_handed_out(StripeId(put.stripes[4_999].id.0 + 1)));

@@ -3,8 +3,8 @@
 use crate::fixture::{cluster_in, place, spec, take};
 use gabion_layout::StripeId;
 use gabion_meta::{
-    ClusterId, Existing, FencingToken, FileRecord, Inline, InlineWrite, Limit, MemoryStore, Meta,
-    MetaError, NewAttributes, PoolRecord, PoolSpec, PoolUse, PutId, QuotaChange, QuotaError,
+    ClusterId, Existing, FencingToken, FileRecord, Inline, InlineWrite, Inode, Limit, MemoryStore,
+    Meta, MetaError, NewAttributes, PoolRecord, PoolSpec, PoolUse, PutId, QuotaChange, QuotaError,
     Rewrite, SizeChange, WallClock, WallTime,
 };
 
@@ -221,16 +221,17 @@ fn an_empty_file_gets_stripes_without_a_version() {
 #[test]
 fn a_snapshot_and_a_clone_have_bytes_of_their_own() {
     let (meta, pool, file) = with_file(b"as it was");
-    let token = meta.freeze(file).expect("it is there");
+    let tokens = meta.freeze(&[file]).expect("it is there");
+    let source = (Inode::File(file), &tokens);
     assert!(matches!(
         write(&meta, file, 1, (0, b"no"), 2),
         Err(MetaError::Superseded { .. })
     ));
-    meta.snapshot((file, token), "snapshot", true, (3, 5))
+    meta.snapshot(source, "snapshot", true, (3, 5))
         .expect("a free name");
-    meta.snapshot((file, token), "clone", false, (4, 5))
+    meta.snapshot(source, "clone", false, (4, 5))
         .expect("a free name");
-    meta.thaw(file).expect("it is there");
+    meta.thaw(&[file]).expect("it is there");
     let of = |name: &str| meta.file(name).expect("it is there").put;
     write(&meta, file, 1, (0, b"IS"), 5).expect("it is thawed");
     let clone = version(&meta, of("clone")).expect("it is inline").version;
@@ -320,6 +321,42 @@ fn a_late_copy_of_a_refused_request_has_no_effect() {
     assert_eq!(meta.refuse(5), Ok(true), "it was made");
     assert_eq!(put(&meta, &pool, new, b"other", 5), Ok(other));
     assert_eq!(meta.file_made_by(2), Ok(None));
+}
+
+/// The answer to the first request may be lost.
+#[test]
+fn a_repetition_of_a_refused_request_hears_the_reason_as_long_as_it_holds() {
+    let (meta, pool, file) = with_file(b"bytes");
+    let new = ("f", Existing::Stays);
+    let taken = Err(MetaError::FileExists("f".to_owned()));
+    assert_eq!(put(&meta, &pool, new, b"other", 2), taken);
+    assert_eq!(meta.refuse(2), Ok(false));
+    assert_eq!(put(&meta, &pool, new, b"other", 2), taken);
+
+    let limit = |most: Limit| {
+        let change = QuotaChange {
+            bytes: Some(most),
+            files: None,
+        };
+        meta.set_quota("small", change).expect("it is there");
+    };
+    limit(Limit::AtMost(8));
+    let is_full = |refused: &MetaError| matches!(refused, MetaError::Quota(_));
+    let put_more = || put(&meta, &pool, ("g", Existing::Stays), b"more", 3);
+    let write_more = || write(&meta, file, 1, (5, b"more"), 4).map(drop);
+    for _ in 0..2 {
+        let refused = put_more().expect_err("the quota is full");
+        assert!(is_full(&refused), "{refused:?}");
+        assert_eq!(meta.refuse(3), Ok(false));
+        let refused = write_more().expect_err("the quota is full");
+        assert!(is_full(&refused), "{refused:?}");
+        assert_eq!(meta.refuse(4), Ok(false));
+    }
+    limit(Limit::Unlimited);
+    assert_eq!(put_more(), Err(MetaError::WasRefused));
+    assert_eq!(write_more(), Err(MetaError::WasRefused));
+    assert!(meta.file("g").is_err());
+    assert_eq!(meta.inline_bytes(file), Ok(Some(b"bytes".to_vec())));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn remove(meta: &Meta<MemoryStore>, file: &FileRecord) {
 fn owners_of_any_session_exclude_each_other() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f").put;
-    let (first, second) = (meta.open_locks().unwrap(), meta.open_locks().unwrap());
+    let (first, second) = (meta.open_session().unwrap(), meta.open_session().unwrap());
     let set = |session, change| meta.set_lock(session, file, &change);
     assert_eq!(set(first, lock(ONE, LockMode::Shared)), Ok(Locking::Done));
     assert_eq!(set(first, lock(OTHER, LockMode::Shared)), Ok(Locking::Done));
@@ -56,14 +56,14 @@ fn owners_of_any_session_exclude_each_other() {
     assert_eq!(holder.map(|holder| holder.session), Some(first));
     assert_eq!(meta.find_lock(first, file, &change), Ok(None));
     assert_eq!(meta.check(), Ok(vec![]));
-    assert_eq!(meta.close_locks(first), Ok(vec![file]));
+    assert_eq!(meta.close_session(first), Ok(vec![file]));
     assert_eq!(set(first, lock(ONE, LockMode::Shared)), Ok(Locking::Over));
     assert_eq!(
         set(second, lock(ONE, LockMode::Exclusive)),
         Ok(Locking::Done)
     );
-    assert_eq!(meta.close_locks(first), Ok(vec![]));
-    assert_eq!(meta.lock_sessions(), Ok(vec![second]));
+    assert_eq!(meta.close_session(first), Ok(vec![]));
+    assert_eq!(meta.client_sessions(), Ok(vec![second]));
     assert_eq!(meta.check(), Ok(vec![]));
 }
 
@@ -71,7 +71,7 @@ fn owners_of_any_session_exclude_each_other() {
 fn a_whole_file_lock_that_cannot_be_converted_is_lost_as_on_linux() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f").put;
-    let session = meta.open_locks().unwrap();
+    let session = meta.open_session().unwrap();
     let set = |change| meta.set_lock(session, file, &change);
     for owner in [ONE, OTHER] {
         assert_eq!(set(lock(owner, LockMode::Shared)), Ok(Locking::Done));
@@ -86,7 +86,7 @@ fn a_whole_file_lock_that_cannot_be_converted_is_lost_as_on_linux() {
 fn a_refused_change_writes_nothing() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f").put;
-    let session = meta.open_locks().unwrap();
+    let session = meta.open_session().unwrap();
     meta.set_lock(session, file, &byte(1, 5)).unwrap();
     let before = meta.store().rows();
     assert!(is_held(&meta.set_lock(session, file, &byte(2, 5))));
@@ -100,7 +100,7 @@ fn a_refused_change_writes_nothing() {
 fn locks_of_a_removed_file_are_gone() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");
-    let session = meta.open_locks().unwrap();
+    let session = meta.open_session().unwrap();
     let change = lock(ONE, LockMode::Shared);
     meta.set_lock(session, file.put, &change).unwrap();
     remove(&meta, &file);
@@ -115,7 +115,7 @@ fn locks_of_a_removed_file_are_gone() {
 #[test]
 fn locks_of_a_file_are_limited() {
     let (meta, pool) = cluster();
-    let session = meta.open_locks().unwrap();
+    let session = meta.open_session().unwrap();
     let file = one_file(&meta, &pool, "f").put;
     for at in 0..FILE_LOCKS_MAX as u64 {
         let set = meta.set_lock(session, file, &byte(1, 2 * at));

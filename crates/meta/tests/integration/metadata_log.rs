@@ -1,6 +1,6 @@
 //! The metadata log: a second copy of a redb store, and the stores that are restored from it.
 
-use gabion_meta::{KeyValue, LogError, MetaError, RedbStore, Row};
+use gabion_meta::{KeyValue, LogError, MetaError, RedbStore, Row, back_up};
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeSet;
 use std::fs;
@@ -128,10 +128,10 @@ fn a_log_gives_back_every_change_whatever_the_operations() {
         .unwrap();
 }
 
-#[test]
-fn a_copy_of_the_log_has_what_was_acknowledged_before_it_was_taken() {
+/// Copies the log again and again while it is written, and checks each copy.
+fn check_copies(copy: impl Fn(&Place, usize) -> PathBuf) {
     let place = Place::new();
-    let store = place.open("store").unwrap();
+    let store = place.open("store").expect("a store");
     let (acknowledged, is_over) = (Mutex::new(BTreeSet::new()), AtomicBool::new(false));
     thread::scope(|scope| {
         for writer in 0..4_u8 {
@@ -143,24 +143,60 @@ fn a_copy_of_the_log_has_what_was_acknowledged_before_it_was_taken() {
                     }
                     let key = [&[writer][..], &at.to_be_bytes()].concat();
                     put(store, &key, &[7; 300]);
-                    acknowledged.lock().unwrap().insert(key);
+                    acknowledged.lock().expect("no panic").insert(key);
                 }
             });
         }
-        for copy in 0..12 {
-            let wanted = copy * 20;
-            while acknowledged.lock().unwrap().len() < wanted {
+        for round in 0..12 {
+            let wanted = round * 20;
+            while acknowledged.lock().expect("no panic").len() < wanted {
                 thread::yield_now();
             }
-            let known = acknowledged.lock().unwrap().clone();
-            let copied = place.path(&format!("copy-{copy}"));
-            copy_directory(&place.log(), &copied);
-            let left = place.restored(&copied).unwrap();
+            let known = acknowledged.lock().expect("no panic").clone();
+            let copied = copy(&place, round);
+            let left = place.restored(&copied).expect("it is whole");
             let left: BTreeSet<Vec<u8>> = left.into_iter().map(|(key, _)| key).collect();
-            assert!(known.is_subset(&left), "copy {copy}");
+            assert!(known.is_subset(&left), "copy {round}");
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_copy_of_the_log_has_what_was_acknowledged_before_it_was_taken() {
+    check_copies(|place, round| {
+        let copied = place.path(&format!("copy-{round}"));
+        copy_directory(&place.log(), &copied);
+        copied
+    });
+}
+
+#[test]
+fn a_backup_has_what_was_acknowledged_before_it_began() {
+    check_copies(|place, _| {
+        let backup = place.path("backup");
+        back_up(&place.log(), &backup).unwrap();
+        backup
+    });
+}
+
+#[test]
+fn a_restored_backup_may_be_backed_up_to_the_same_directory() {
+    let place = Place::new();
+    let store = place.open("store").unwrap();
+    put(&store, b"first", b"1");
+    let backup = place.path("backup");
+    back_up(&place.log(), &backup).unwrap();
+    drop(store);
+    fs::remove_dir_all(place.log()).unwrap();
+    fs::create_dir(place.log()).unwrap();
+    // Both disks are lost. The restored store gets a new log, whose base is where the backup ends.
+    RedbStore::restore(&place.path("new"), &backup).unwrap();
+    let store = place.open("new").unwrap();
+    put(&store, b"second", b"2");
+    let done = back_up(&place.log(), &backup).unwrap();
+    assert_eq!((done.base, done.last), (1, 2));
+    assert_eq!(place.restored(&backup).unwrap(), rows(&store));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use gabion_layout::{
     StripeId, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    Existing, Holder, Meta, MetaError, NewAttributes, Placement, PoolSpec, StripeStatus, WallClock,
-    WallTime,
+    Existing, Holder, KeyValue, Meta, MetaError, NewAttributes, Placement, PoolSpec, StripeStatus,
+    WallClock, WallTime,
 };
 
 #[test]
@@ -106,31 +106,6 @@ fn garbage_stays_until_it_is_reclaimed() {
     assert_eq!(page(None, 9), [ids[0], ids[2]]);
     let next = one_stripe(&meta, &pool, "a");
     assert!(next > ids[2], "a stripe id is never used again");
-}
-
-#[test]
-fn silent_puts_expire_and_touched_ones_do_not() {
-    let (meta, pool) = cluster();
-    let begin = |name, now| {
-        meta.begin_put(
-            (name, Existing::Stays, NewAttributes::FILE),
-            pool.id,
-            0,
-            &[],
-            now,
-        )
-        .unwrap()
-        .id
-    };
-    let (old, touched, new) = (begin("a", 0), begin("b", 0), begin("c", 50));
-    meta.touch_put(touched, 60).unwrap();
-    meta.touch_put(touched, 40).unwrap();
-    assert_eq!(meta.expired_puts(99, 100), Ok(vec![]));
-    assert_eq!(meta.expired_puts(100, 100), Ok(vec![old]));
-    assert_eq!(meta.expired_puts(150, 100), Ok(vec![old, new]));
-    assert_eq!(meta.expired_puts(160, 100), Ok(vec![old, touched, new]));
-    meta.abort_put(old).unwrap();
-    assert_eq!(meta.touch_put(old, 170), Err(MetaError::UnknownPut(old)));
 }
 
 #[test]
@@ -727,4 +702,48 @@ fn it_is_known_which_failed_nodes_have_chunks_that_have_moved() {
         (meta.absent_holders(id), meta.check()),
         (Ok(vec![]), Ok(vec![]))
     );
+}
+
+#[test]
+fn a_join_leaves_the_notes_about_chunks_that_have_moved_and_they_go_some_at_a_time() {
+    let (meta, pool) = cluster();
+    let stripes = ["a", "b", "c"].map(|name| one_stripe(&meta, &pool, name));
+    let first = meta.stripe(stripes[0]).unwrap();
+    let (gone, other) = (first.nodes[0], first.nodes[1]);
+    for node in [gone, other] {
+        meta.declare_failed(node).unwrap();
+    }
+    for id in stripes {
+        // Each goes to the other node of its rack.
+        for chunk in [0, 1] {
+            let stripe = meta.stripe(id).unwrap();
+            let to = (NodeId(stripe.nodes[chunk].0 + 1), None);
+            let index = ChunkIndex(chunk as u8);
+            meta.relocate(id, stripe.generation, index, to).unwrap();
+        }
+        assert_eq!(meta.absent_holders(id), Ok(vec![gone, other]));
+    }
+    // Those by node.
+    let row_count = || {
+        assert_eq!(meta.check(), Ok(vec![]));
+        let rows = meta.store().read(|txn| txn.scan(&[60], &[61], 99));
+        rows.unwrap().len()
+    };
+    assert_eq!(meta.forget_absences(2), Ok(false), "no node has joined");
+    assert_eq!(row_count(), 6);
+    meta.declare_returned(gone, Start::default(), 0).unwrap();
+    assert_eq!(row_count(), 6, "no join is longer because of them");
+    for id in stripes {
+        assert_eq!(meta.absent_holders(id), Ok(vec![other]));
+    }
+    meta.declare_failed(gone).unwrap();
+    assert_eq!(meta.forget_absences(2), Ok(false), "it has failed again");
+    meta.declare_returned(gone, Start::default(), 0).unwrap();
+    assert_eq!((meta.forget_absences(2), row_count()), (Ok(true), 4));
+    assert_eq!((meta.forget_absences(2), row_count()), (Ok(true), 3));
+    assert_eq!((meta.forget_absences(2), row_count()), (Ok(false), 3));
+    meta.declare_failed(gone).unwrap();
+    for id in stripes {
+        assert_eq!(meta.absent_holders(id), Ok(vec![other]));
+    }
 }

@@ -6,8 +6,8 @@ use crate::fixture::{
 };
 use gabion_layout::{StripeId, StripeRecord};
 use gabion_meta::{
-    Existing, FileRecord, Limit, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord, PoolUse,
-    Put, Quota, QuotaChange, QuotaError, Rewrite, SizeChange,
+    Existing, FileRecord, Inode, Limit, MemoryStore, Meta, MetaError, NewAttributes, PoolRecord,
+    PoolUse, Put, Quota, QuotaChange, QuotaError, Rewrite, SizeChange,
 };
 
 /// Data bytes of a segment of the fixture's pool.
@@ -110,10 +110,10 @@ fn a_put_that_grows_is_refused_and_keeps_what_it_has() {
     let extended = meta.extend_put(put.id, (0, 2), 4 * SEGMENT, &[place(0), place(0)], 2);
     assert_full(extended, 2, 2);
     let extended = meta.extend_put(put.id, (0, 2), 3 * SEGMENT, &[place(0)], 2);
-    assert_eq!(extended.map(|stripes| stripes.len()), Ok(3));
+    assert_eq!(extended.map(|(_, stripes)| stripes.len()), Ok(3));
     // The room that it gives back serves what it takes.
     let extended = meta.extend_put(put.id, (1, 1), 3 * SEGMENT, &[place(0), place(0)], 2);
-    assert_eq!(extended.map(|stripes| stripes.len()), Ok(3));
+    assert_eq!(extended.map(|(_, stripes)| stripes.len()), Ok(3));
     meta.commit_put(put.id, 3).expect("a free name");
     assert_eq!(used(&meta, &pool), (3, 1));
 }
@@ -179,10 +179,10 @@ fn files_are_counted_at_their_commit() {
     let link = meta.make_symlink("l", "a", (pool.id, attributes), (7, 3));
     assert_eq!(link, Err(full.clone()));
     let source = meta.file("a").expect("it is there").put;
-    let token = meta.freeze(source).expect("it is there");
-    let refused = meta.snapshot((source, token), "s", true, (8, 3));
+    let tokens = meta.freeze(&[source]).expect("it is there");
+    let refused = meta.snapshot((Inode::File(source), &tokens), "s", true, (8, 3));
     assert_eq!(refused, Err(full));
-    meta.thaw(source).expect("it is there");
+    meta.thaw(&[source]).expect("it is there");
     limit_files(&meta, 0);
     let over = begin(&meta, &pool, "a", 1).expect("it takes the place of a file");
     meta.commit_put(over.id, 4)

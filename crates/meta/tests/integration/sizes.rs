@@ -178,6 +178,28 @@ fn a_replacement_does_not_fill_a_hole_that_others_have_made_anew_since_it_began(
 }
 
 #[test]
+fn a_hole_that_a_truncation_has_cut_off_is_not_filled() {
+    let (meta, pool) = cluster();
+    let file = one_file(&meta, &pool, "f");
+    change(&meta, &file, &[], &[], SizeChange::AtLeast(3 * SEGMENT)).unwrap();
+    let hole = [2 * SEGMENT];
+    let late = begin(&meta, &file, &[], &hole, SizeChange::AtLeast(0)).unwrap();
+    change(&meta, &file, &[], &[], SizeChange::Exactly(2 * SEGMENT)).unwrap();
+    let refused = meta.commit_replacement(late.id);
+    assert!(
+        matches!(refused, Err(MetaError::FileChanged(_))),
+        "{refused:?}"
+    );
+    assert_eq!(meta.abort_put(late.id), Ok(true));
+    assert_eq!((offsets(&meta, &file), meta.check()), (vec![0], Ok(vec![])));
+    // One that gives the file these bytes again has its place.
+    let size = SizeChange::AtLeast(3 * SEGMENT);
+    change(&meta, &file, &[], &hole, size).unwrap();
+    assert_eq!(offsets(&meta, &file), [0, 2 * SEGMENT]);
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+#[test]
 fn a_truncation_takes_all_bytes_behind_the_end_or_does_nothing() {
     let (meta, pool) = cluster();
     let file = one_file(&meta, &pool, "f");
@@ -233,6 +255,9 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
         meta.grow(file.put, 5, 0).unwrap().0.size_bytes,
         SEGMENT + 30
     );
+    assert_eq!(meta.refuse(4), Ok(false));
+    let from = SEGMENT + 30;
+    assert_eq!(grow(from, 1, 4), Err(MetaError::WasRefused), "a late copy");
     let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));
@@ -320,9 +345,10 @@ fn a_put_of_unknown_size_is_extended_once_a_step() {
     let extend = |at: (u64, u64), size: u64, count: usize| {
         meta.extend_put(put.id, at, size, &vec![place(0); count], 2)
     };
-    let all = extend((0, 1), 3 * SEGMENT, 2).unwrap();
+    let (_, all) = extend((0, 1), 3 * SEGMENT, 2).unwrap();
     assert_eq!((all.len(), &all[0]), (3, &put.stripes[0]));
-    assert_eq!(extend((0, 1), 3 * SEGMENT, 2), Ok(all.clone()), "repeated");
+    let again = extend((0, 1), 3 * SEGMENT, 2);
+    assert_eq!(again, Ok((0, all.clone())), "repeated");
     // Another segment placed again, then the end: one stripe is too many, and the last one is small.
     let nodes: Vec<NodeId> = place(1).nodes;
     let anew = meta
@@ -333,7 +359,7 @@ fn a_put_of_unknown_size_is_extended_once_a_step() {
         ..place(0)
     };
     let last = meta.extend_put(put.id, (1, 2), 2 * SEGMENT + 900, &[small], 3);
-    let last = last.unwrap();
+    let (_, last) = last.unwrap();
     assert_eq!(last[..2], [put.stripes[0].clone(), anew.clone()]);
     let late = extend((0, 1), 3 * SEGMENT, 2);
     assert_eq!(

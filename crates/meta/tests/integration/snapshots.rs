@@ -4,8 +4,8 @@
 use crate::fixture::{cluster, membership, place};
 use gabion_layout::StripeId;
 use gabion_meta::{
-    Displaced, Existing, FileRecord, Holder, KeyValue, MemoryStore, Meta, MetaError, NewAttributes,
-    PoolRecord, PutId, Rewrite, SizeChange, SnapshotError,
+    Displaced, Existing, FileRecord, Holder, Inode, KeyValue, MemoryStore, Meta, MetaError,
+    NewAttributes, PoolRecord, PutId, Rewrite, SizeChange, SnapshotError,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const SEGMENT: u64 = 4096;
 
 /// The expected files.
-struct World {
-    meta: Meta<MemoryStore>,
-    pool: PoolRecord,
+pub(crate) struct World {
+    pub(crate) meta: Meta<MemoryStore>,
+    pub(crate) pool: PoolRecord,
     /// The content of each file's segments, by name.
-    files: BTreeMap<String, BTreeMap<u64, u64>>,
+    pub(crate) files: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The content of each stripe.
     contents: BTreeMap<StripeId, u64>,
     /// The files that have had each stripe, also those that are removed: clients may read them by what they knew.
@@ -27,15 +27,15 @@ struct World {
 }
 
 /// A change of some segments of a file.
-struct Change {
-    first: u64,
-    count: u64,
-    writes: bool,
-    truncates: bool,
+pub(crate) struct Change {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) writes: bool,
+    pub(crate) truncates: bool,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (meta, pool) = cluster();
         Self {
             meta,
@@ -56,7 +56,7 @@ impl World {
         (world, name, put)
     }
 
-    fn fresh(&mut self) -> u64 {
+    pub(crate) fn fresh(&mut self) -> u64 {
         self.count += 1;
         self.count
     }
@@ -69,14 +69,18 @@ impl World {
 
     fn put(&mut self, count: u64) {
         let name = format!("f{}", self.fresh());
+        self.put_at(name, count).expect("a free name");
+    }
+
+    /// Stores a file of some segments.
+    pub(crate) fn put_at(&mut self, name: String, count: u64) -> Result<(), MetaError> {
         let places = vec![place(0); count as usize];
         let target = (name.as_str(), Existing::Stays, NewAttributes::FILE);
         let size_bytes = count * SEGMENT;
         let put = self
             .meta
-            .begin_put(target, self.pool.id, size_bytes, &places, 1);
-        let put = put.expect("a free name");
-        self.meta.commit_put(put.id, 2).expect("a free name");
+            .begin_put(target, self.pool.id, size_bytes, &places, 1)?;
+        self.meta.commit_put(put.id, 2)?;
         let mut segments = BTreeMap::new();
         for (at, stripe) in put.stripes.iter().enumerate() {
             let content = self.fresh();
@@ -84,18 +88,19 @@ impl World {
             segments.insert(at as u64 * SEGMENT, content);
         }
         self.files.insert(name, segments);
+        Ok(())
     }
 
     fn snapshot(&mut self, of: &str, is_read_only: bool) -> Result<String, MetaError> {
         let number = self.fresh();
         let to = format!("{}{number}", if is_read_only { "s" } else { "c" });
         let source = self.meta.file(of)?.put;
-        let token = self.meta.freeze(source)?;
-        let named = (source, token);
+        let tokens = self.meta.freeze(&[source])?;
+        let named = (Inode::File(source), &tokens);
         let made = self
             .meta
             .snapshot(named, to.as_str(), is_read_only, (number, 3));
-        self.meta.thaw(source)?;
+        self.meta.thaw(&[source])?;
         made?;
         let repeated = self
             .meta
@@ -113,7 +118,7 @@ impl World {
         Displaced { stripe, epoch }
     }
 
-    fn change(&mut self, name: &str, change: &Change) -> Result<(), MetaError> {
+    pub(crate) fn change(&mut self, name: &str, change: &Change) -> Result<(), MetaError> {
         let (file, stripes) = self.meta.layout(name)?;
         let end = change.first + change.count;
         let is_within = |offset: u64| {
@@ -170,7 +175,14 @@ impl World {
         Ok(())
     }
 
-    fn remove(&mut self, name: &str) {
+    /// A client has updated a stripe of a file in place.
+    pub(crate) fn note_in_place(&mut self, name: &str, at: u64, stripe: StripeId, content: u64) {
+        self.contents.insert(stripe, content);
+        let segments = self.files.get_mut(name).expect("it is known");
+        segments.insert(at, content);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
         let file = self.meta.file(name).expect("it is known");
         let version = (file.generation, self.fresh());
         let removed = self.meta.remove_file(name, file.put, version);
@@ -179,13 +191,13 @@ impl World {
     }
 
     /// No node serves garbage any more.
-    fn reclaim(&self) {
+    pub(crate) fn reclaim(&self) {
         for stripe in self.meta.garbage(None, usize::MAX).expect("it is readable") {
             self.meta.reclaimed(stripe.id).expect("the store works");
         }
     }
 
-    fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         assert_eq!(self.meta.check(), Ok(vec![]));
         for name in self.files.keys() {
             let (file, stripes) = self.meta.layout(name).expect("it is known");
@@ -266,7 +278,7 @@ impl World {
     }
 
     /// The coordinator gives its leases back.
-    fn release(&self) {
+    pub(crate) fn release(&self) {
         for id in self.contents.keys() {
             if let Ok(Some(lease)) = self.meta.lease(*id) {
                 self.meta.release(*id, lease.epoch).expect("it is held");
@@ -307,15 +319,20 @@ proptest! {
 fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
     let (mut world, name, source) = World::with_file(2);
     let early = world.meta.exclusive(source).expect("it is readable").token;
-    let made = world.meta.snapshot((source, early), "s", true, (91, 3));
+    let inode = Inode::File(source);
+    let one = |token| BTreeMap::from([(source, token)]);
+    let made = world
+        .meta
+        .snapshot((inode, &one(early)), "s", true, (91, 3));
     assert!(
         matches!(made, Err(MetaError::Superseded { .. })),
         "writers have not been stopped: {made:?}"
     );
-    let token = world.meta.freeze(source).expect("it is known");
+    let tokens = world.meta.freeze(&[source]).expect("it is known");
+    let token = tokens[&source];
     let over_itself = world
         .meta
-        .snapshot((source, token), name.as_str(), true, (92, 3));
+        .snapshot((inode, &tokens), name.as_str(), true, (92, 3));
     assert_eq!(over_itself, Err(MetaError::FileExists(name.clone())));
     let first = world.meta.layout(&name).expect("it is known").1[0].1.id;
     assert_eq!(
@@ -324,8 +341,8 @@ fn a_snapshot_is_refused_where_it_cannot_be_made_and_changes_nothing() {
     );
     let grown = world.meta.grow(source, 1 << 20, 0);
     assert!(matches!(grown, Err(MetaError::Superseded { .. })));
-    world.meta.thaw(source).expect("it is known");
-    let late = world.meta.snapshot((source, token), "s", true, (93, 3));
+    world.meta.thaw(&[source]).expect("it is known");
+    let late = world.meta.snapshot((inode, &tokens), "s", true, (93, 3));
     assert!(matches!(late, Err(MetaError::Superseded { .. })));
     assert_eq!(world.meta.token_to_update(source, first), Ok(token));
     world.check();
@@ -388,12 +405,13 @@ fn a_session_keeps_its_file_and_gets_the_new_token() {
 fn a_restarted_coordinator_lets_clients_write_again() {
     let (world, name, source) = World::with_file(1);
     let stripe = world.meta.layout(&name).expect("it is known").1[0].1.id;
-    let token = world.meta.freeze(source).expect("it is known");
+    let tokens = world.meta.freeze(&[source]).expect("it is known");
+    let token = tokens[&source];
     let store = world.meta.into_store();
     let clock = gabion_meta::WallClock::stopped(gabion_meta::WallTime::default());
     let meta = Meta::open(store, clock).expect("it is a cluster");
     assert_eq!(meta.token_to_update(source, stripe), Ok(token));
-    let late = meta.snapshot((source, token), "s", true, (9, 3));
+    let late = meta.snapshot((Inode::File(source), &tokens), "s", true, (9, 3));
     assert!(matches!(late, Err(MetaError::Superseded { .. })));
 }
 

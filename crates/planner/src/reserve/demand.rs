@@ -14,7 +14,7 @@ const HEADROOM: f64 = 1.5;
 /// A smaller first reserve would be full after a few records.
 const FIRST_BYTES_MIN: u64 = 64 << 10;
 
-/// What reserves of a pool have lately needed in a period: a decaying mean, as a share of their chunk.
+/// The space that reserves of a pool have lately needed in a period: a decaying mean, as a share of their chunk.
 ///
 /// The mean is that of logarithms, as reserves grow by doubling: a few chunks with a thousand times the updates of all
 /// others do not enlarge the first reserves of all.

@@ -3,11 +3,11 @@
 //! The planner decides the transfers between racks; this file turns them into steps. A value goes to a node at most
 //! once, and a parity node sums all received values before it logs one delta.
 
-use super::piece::{Cell, Piece};
+use super::piece::{Cell, Piece, check_ranges, pieces};
 use super::spread::{Spread, Target};
-use crate::Stripe;
-use gabion_layout::{ChunkIndex, NodeId, Slices, Topology};
-use gabion_plan::{Log, PlanBuilder, ValueId};
+use crate::{PlanError, Stripe};
+use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices, Topology};
+use gabion_plan::{Goal, Log, Plan, PlanBuilder, ValueId};
 
 /// The values that a rack has to give: data deltas of cells, and partial sums of targets' parity deltas.
 #[derive(Clone, Default, Debug)]
@@ -42,9 +42,38 @@ pub(super) enum NewBytes {
     Logged,
 }
 
+/// The plan of an update whose pieces go to the other racks by `send`.
+///
+/// # Errors
+/// [`PlanError::BadRanges`] for ranges that make no update, [`PlanError::NeedsChunk`] when a chunk is lost.
+pub(super) fn update(
+    stripe: &Stripe<'_>,
+    topology: &Topology,
+    ranges: &[ChunkRange],
+    (from, slice_bytes): (NewBytes, u64),
+    send: impl Fn(&mut Flow<'_>),
+    goal: impl FnOnce(&[ChunkRange]) -> Goal,
+) -> Result<Plan, PlanError> {
+    check_ranges(stripe, ranges)?;
+    let mut b = stripe.builder();
+    for piece in pieces(stripe.geometry, ranges) {
+        let mut flow = Flow::begin(&mut b, stripe, topology, &piece, from, slice_bytes);
+        flow.update_at_home();
+        send(&mut flow);
+        flow.finish();
+    }
+    Ok(b.finish(goal(ranges)))
+}
+
+/// The goal of an update of data and parity at once.
+pub(super) fn at_once(ranges: &[ChunkRange]) -> Goal {
+    let ranges = ranges.to_vec();
+    Goal::Update { ranges }
+}
+
 impl<'a> Flow<'a> {
     /// Begins a piece: each data node makes its delta.
-    pub(super) fn begin(
+    fn begin(
         b: &'a mut PlanBuilder,
         stripe: &'a Stripe<'a>,
         topology: &Topology,
@@ -106,7 +135,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Every rack's own targets get the deltas of its own cells.
-    pub(super) fn update_at_home(&mut self) {
+    fn update_at_home(&mut self) {
         for rack in 0..self.spread.rack_count {
             if self.spread.cells(rack, rack) > 0 {
                 let own = self.own(rack);
@@ -175,7 +204,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Ends the piece: each parity node logs the sum of what has come to it.
-    pub(super) fn finish(self) {
+    fn finish(self) {
         for (target, terms) in self.spread.targets.iter().zip(self.terms) {
             let g = self.stripe.geometry;
             let slices: Slices = self.piece.slices(g, target.row, self.slice_bytes);

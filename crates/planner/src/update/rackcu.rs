@@ -17,13 +17,12 @@
 use super::cau::{Selection, send_directly};
 use super::delta::delta;
 use super::descriptor::{Descriptor, Traffic, UpdatePlanner};
-use super::flow::{Flow, Holding, NewBytes};
-use super::piece::{check_ranges, pieces};
+use super::flow::{Flow, Holding, NewBytes, at_once, update};
 use super::plr::ReservedSpace;
 use super::spread::Spread;
 use crate::{PlanError, Stripe, placement};
 use gabion_layout::{ChunkRange, NodeId, Topology, UpdateScheme};
-use gabion_plan::{Goal, Keepings, Plan};
+use gabion_plan::{Keepings, Plan};
 use rand_chacha::ChaCha8Rng;
 
 /// The scheme of pools: records are kept as under PLR, and stripes with lost chunks are updated by
@@ -103,21 +102,12 @@ pub fn rackcu(
     ranges: &[ChunkRange],
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
-    check_ranges(stripe, ranges)?;
-    let mut b = stripe.builder();
-    for piece in pieces(stripe.geometry, ranges) {
-        let from = NewBytes::Given;
-        let mut flow = Flow::begin(&mut b, stripe, topology, &piece, from, slice_bytes);
-        flow.update_at_home();
-        match route(&flow.spread) {
-            Route::Direct => send_directly(&mut flow, Selection::Selective),
-            Route::Collector(rack) => send_through(&mut flow, rack),
-        }
-        flow.finish();
-    }
-    Ok(b.finish(Goal::Update {
-        ranges: ranges.to_vec(),
-    }))
+    let send = |flow: &mut Flow<'_>| match route(&flow.spread) {
+        Route::Direct => send_directly(flow, Selection::Selective),
+        Route::Collector(rack) => send_through(flow, rack),
+    };
+    let steps = (NewBytes::Given, slice_bytes);
+    update(stripe, topology, ranges, steps, send, at_once)
 }
 
 /// The racks that send, and those that receive.

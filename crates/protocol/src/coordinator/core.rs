@@ -2,16 +2,18 @@
 //! still decide.
 
 use super::changes::Changes;
+use super::client_sessions::ClientSessions;
 use super::options::CoordinatorOptions;
 use crate::event::Event;
 use crate::measure::Measure;
-use crate::message::{Cause, CoordinatorReply, Denial};
+use crate::message::{Cause, Denial};
 use crate::ports::{CallError, NodeError, Ports, run_blocking};
 use crate::wake_up::WakeUp;
 use gabion_layout::{StripeId, StripeRecord};
 use gabion_meta::{FileRecord, KeyValue, Meta, MetaError, PutId};
 use std::sync::{Arc, Mutex, OnceLock};
 
+pub(super) use super::rejection::{Answer, Rejection};
 pub(super) use crate::locks::lock;
 
 /// Stripes that are read in one transaction.
@@ -22,11 +24,10 @@ pub(super) const SHORT_DEADLINE_MS: u64 = 5_000;
 
 /// Time between two looks at whether work on the metadata hangs.
 const METADATA_LOOK_MS: u64 = 1_000;
+/// If a task sleeps longer by this, the whole process may have stood still, and has heard no client during that time.
+const STOOD_STILL_MS: u64 = 1_000;
 
-/// The outcome of a request.
-pub(super) type Answer = Result<CoordinatorReply, Denial>;
-
-/// A node's reply to a request; none if the reply is of another kind.
+/// A node's reply to a request; none if the node refused, or sent the reply of another request.
 ///
 /// # Errors
 /// When the node has not answered.
@@ -34,17 +35,7 @@ pub(super) fn answered<T>(reply: Result<T, NodeError>) -> Result<Option<T>, Call
     match reply {
         Ok(reply) => Ok(Some(reply)),
         Err(NodeError::Silent(error)) => Err(error),
-        Err(_) => Ok(None),
-    }
-}
-
-/// The answer to a request that this process may not answer. A sender that may ask again is told so.
-pub(super) fn refused_for_now(error: MetaError) -> Answer {
-    match error {
-        MetaError::Away { .. } | MetaError::Closed | MetaError::Deposed { .. } => {
-            Ok(CoordinatorReply::Busy(error.into()))
-        }
-        error => Err(error.into()),
+        Err(NodeError::NotBegun(_) | NodeError::Refused(_) | NodeError::Misfit(_)) => Ok(None),
     }
 }
 
@@ -53,8 +44,10 @@ pub(super) struct Core<K> {
     pub(super) meta: Arc<Meta<K>>,
     pub(super) ports: Arc<dyn Ports>,
     pub(super) options: CoordinatorOptions,
-    /// What the metadata's last transactions have changed.
+    /// Changes of the metadata's last transactions.
     pub(super) changes: Arc<Changes>,
+    /// Clients' sessions, and the files that they have open.
+    pub(super) sessions: Arc<ClientSessions>,
     /// Set when the metadata store has failed (whether its last write is durable is unknown) or is a
     /// copy of another time: nothing may be decided before a restart.
     broken: OnceLock<MetaError>,
@@ -72,18 +65,22 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
     /// Waits for the disk.
     ///
     /// # Errors
-    /// When the metadata do not give the running time of earlier coordinators.
+    /// When the metadata do not give the running time of earlier coordinators, or clients' sessions and orphans.
     pub(super) fn new(
         meta: Meta<K>,
         ports: Arc<dyn Ports>,
         options: CoordinatorOptions,
     ) -> Result<Self, MetaError> {
         let changes = Arc::new(Changes::new(&*ports));
+        let (sessions, orphans) = (meta.client_sessions()?, meta.orphans(None, usize::MAX)?);
+        let sessions = Arc::new(ClientSessions::new(sessions, orphans, ports.now_ms()));
+        let meta = meta.observed_by(Arc::clone(&changes) as _);
         Ok(Self {
             lifetime_before_ms: meta.lifetime_ms()?,
             began_ms: ports.now_ms(),
-            meta: Arc::new(meta.observed_by(Arc::clone(&changes) as _)),
+            meta: Arc::new(meta.with_open_files(Arc::clone(&sessions) as _)),
             changes,
+            sessions,
             ports,
             options,
             broken: OnceLock::new(),
@@ -145,6 +142,15 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
         }
     }
 
+    /// Sleeps. Returns for how much longer than that, if the whole process may have stood still; otherwise 0.
+    pub(super) async fn sleep_late_ms(&self, ms: u64) -> u64 {
+        let begun_ms = self.ports.now_ms();
+        self.ports.sleep_ms(ms).await;
+        let slept_ms = self.ports.now_ms().saturating_sub(begun_ms);
+        let late_ms = slept_ms.saturating_sub(ms);
+        if late_ms < STOOD_STILL_MS { 0 } else { late_ms }
+    }
+
     /// Answers every request with this error from now on.
     pub(super) fn stop(&self, reason: MetaError) -> MetaError {
         // Later errors follow from the first one, so only that is kept.
@@ -177,6 +183,11 @@ impl<K: KeyValue + Send + Sync + 'static> Core<K> {
             Err(error) if error.ends_the_coordinator() => Err(self.stop(error)),
             leads => leads,
         }
+    }
+
+    /// Rejects a request while this process may not promise anything.
+    pub(super) fn check_may_answer(&self) -> Answer<()> {
+        self.check_leads().map_err(Rejection::for_now)
     }
 
     /// Refuses everything once the metadata store has failed.

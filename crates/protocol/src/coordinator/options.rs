@@ -1,6 +1,7 @@
 //! A coordinator's options at its start.
 
-use gabion_meta::Timing;
+use crate::message::{CLIENT_SESSION_MS, PUT_LEASE_MS};
+use gabion_meta::{PENDING_STRIPES_MAX, Timing};
 use gabion_planner::repair::Scheme;
 
 /// For how long tickets and their keys are good.
@@ -53,10 +54,15 @@ pub struct CoordinatorOptions {
     pub retry_ms: u64,
     /// Most stripes of the part of a file that one look-up returns, unless a single segment has more.
     pub window_stripe_count: u64,
+    /// Most stripes that a put reserves at a time, unless a single segment has more; at most half of
+    /// [`PENDING_STRIPES_MAX`].
+    pub reserved_count: u64,
     /// Most stripes of a removed file that one transaction makes garbage; at least 1.
     pub discarded_count: usize,
-    /// Longest silence of a put's client.
+    /// Longest silence of a put's client. By default that of a client's session.
     pub put_timeout_ms: u64,
+    /// The same for a replacement.
+    pub replacement_timeout_ms: u64,
     /// Period of the checks for blocks that are due to be encoded.
     pub lifecycle_scan_ms: u64,
     /// Period of making nodes' journal positions durable.
@@ -104,8 +110,10 @@ impl Default for CoordinatorOptions {
             repair_stall_ms: 5_000,
             retry_ms: 500,
             window_stripe_count: 512,
+            reserved_count: PENDING_STRIPES_MAX / 2,
             discarded_count: 512,
-            put_timeout_ms: 60_000,
+            put_timeout_ms: PUT_LEASE_MS,
+            replacement_timeout_ms: CLIENT_SESSION_MS,
             lifecycle_scan_ms: 2_000,
             progress_ms: 10_000,
             convert_parallel: 2,

@@ -3,12 +3,13 @@
 use super::core::lock;
 use crate::message::Denial;
 use gabion_codec::Code;
-use gabion_layout::{ChunkIndex, Geometry, PoolId};
+use gabion_layout::{ChunkIndex, Geometry, PoolId, StripeRecord};
 use gabion_meta::{KeyValue, Meta, MetaError, PoolRecord};
 use gabion_plan::Keepings;
 use gabion_planner::endurance::failures_left;
 use gabion_planner::update;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A pool and the facts derived from its record.
@@ -38,6 +39,8 @@ pub(super) struct Pools {
     facts: Mutex<BTreeMap<PoolId, Arc<PoolFacts>>>,
     /// Further losses that stripes survive, by the chunks that they have lost.
     endurance: Mutex<BTreeMap<(PoolId, Vec<ChunkIndex>), i32>>,
+    /// How often a stripe was found that cannot be decoded any more.
+    loss_count: AtomicU64,
 }
 
 impl Pools {
@@ -88,5 +91,33 @@ impl Pools {
         let left = failures_left(&self.facts(meta, pool)?.code, lost);
         lock(&self.endurance).insert(key, left);
         Ok(left)
+    }
+
+    /// Whether the chunks of a stripe that are not stale determine its data. Those on failed nodes count: the nodes may
+    /// return with them. Waits for the disk the first time.
+    pub(super) fn is_decodable<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        stripe: &StripeRecord,
+    ) -> Result<bool, MetaError> {
+        let stale: Vec<ChunkIndex> = stripe.stale.iter().map(|stale| stale.chunk).collect();
+        Ok(stale.is_empty() || self.failures_left(meta, stripe.pool, &stale)? >= 0)
+    }
+
+    /// Notes that chunks of a stripe were marked as stale, in case it cannot be decoded any more.
+    pub(super) fn note_stale<K: KeyValue>(
+        &self,
+        meta: &Meta<K>,
+        stripe: &StripeRecord,
+    ) -> Result<(), MetaError> {
+        if !self.is_decodable(meta, stripe)? {
+            self.loss_count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns how often since the start a stripe was found that cannot be decoded any more.
+    pub(super) fn loss_count(&self) -> u64 {
+        self.loss_count.load(Ordering::Relaxed)
     }
 }

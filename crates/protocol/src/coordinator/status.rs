@@ -3,7 +3,7 @@
 
 use crate::coordinator::Coordinator;
 use crate::coordinator::core::{Answer, each_stripe};
-use crate::message::{ClusterStatus, CoordinatorReply};
+use crate::message::ClusterStatus;
 use gabion_layout::PoolId;
 use gabion_meta::{KeyValue, Meta, MetaError};
 use gabion_planner::endurance::failures_left_appending;
@@ -13,11 +13,10 @@ use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
     /// Counts all stripes by how many more losses they survive.
-    pub(super) async fn status(self: &Arc<Self>) -> Answer {
+    pub(super) async fn status(self: &Arc<Self>) -> Answer<Box<ClusterStatus>> {
         let this = Arc::clone(self);
         let count = move |meta: &Meta<K>| this.count_stripes(meta);
-        let status = self.shared.core.scan_meta(count).await?;
-        Ok(CoordinatorReply::Status(Box::new(status)))
+        Ok(Box::new(self.shared.core.scan_meta(count).await?))
     }
 
     pub(super) fn count_stripes(&self, meta: &Meta<K>) -> Result<ClusterStatus, MetaError> {

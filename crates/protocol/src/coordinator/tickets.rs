@@ -98,26 +98,7 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
         stripes: impl IntoIterator<Item = &'a StripeRecord>,
         operations: Operations,
     ) -> Vec<Ticket> {
-        let mut stripes: Vec<_> = stripes.into_iter().map(|s| (s.id, s.generation)).collect();
-        stripes.sort_unstable();
-        let mut grants: Vec<Grant> = Vec::new();
-        for (first, generation) in stripes {
-            match grants.last_mut() {
-                Some(last)
-                    if last.generation == generation
-                        && first.0 - last.first.0 == u64::from(last.count) =>
-                {
-                    last.count += 1;
-                }
-                _ => grants.push(Grant {
-                    put,
-                    first,
-                    count: 1,
-                    generation,
-                    operations,
-                }),
-            }
-        }
+        let grants = grants_of(put, stripes, operations);
         let times = self.core.options.tickets;
         let now_ms = self.core.lifetime_ms();
         let keys = lock(&self.keys);
@@ -170,6 +151,35 @@ impl<K: KeyValue + Send + Sync + 'static> Tickets<K> {
             }
         }
     }
+}
+
+/// Grants for stripes: one for each run of consecutive ids with the same generation.
+pub(in crate::coordinator) fn grants_of<'a>(
+    put: PutId,
+    stripes: impl IntoIterator<Item = &'a StripeRecord>,
+    operations: Operations,
+) -> Vec<Grant> {
+    let mut stripes: Vec<_> = stripes.into_iter().map(|s| (s.id, s.generation)).collect();
+    stripes.sort_unstable();
+    let mut grants: Vec<Grant> = Vec::new();
+    for (first, generation) in stripes {
+        match grants.last_mut() {
+            Some(last)
+                if last.generation == generation
+                    && first.0 - last.first.0 == u64::from(last.count) =>
+            {
+                last.count += 1;
+            }
+            _ => grants.push(Grant {
+                put,
+                first,
+                count: 1,
+                generation,
+                operations,
+            }),
+        }
+    }
+    grants
 }
 
 /// The live keys after a new one is drawn.

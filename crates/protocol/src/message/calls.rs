@@ -1,11 +1,12 @@
-//! The declaration of requests: each with its fields and its reply.
+//! The declaration of requests, each with its fields and its reply, and of the function that answers them.
 
 /// Declares the requests of one kind of peer in the order of their numbers on the wire, a struct for each,
 /// and the trait that names each one's reply.
 ///
 /// A request is `Name { fields }`, `Name[field]` or `Name`; or `Name(Type)` where a type of its own is
-/// there already. `-> Reply { pattern => value }` says which replies of the peer are this request's;
-/// a request without that is answered with `Done`.
+/// there already. `-> Reply { answer => reply }` says which answers of the peer are this request's replies;
+/// a request without that is answered with `Done`. Each side is a pattern and an expression: the asker reads the list from
+/// left to right, the peer from right to left.
 macro_rules! calls {
     (
         $(#[$about:meta])*
@@ -16,7 +17,7 @@ macro_rules! calls {
                 $({ $($(#[$field_doc:meta])* $field:ident: $field_type:ty,)+ })?
                 $([$inner:ty])?
                 $(($payload:ty))?
-                $(-> $reply:ty { $($pattern:pat => $value:expr),+ $(,)? })?
+                $(-> $reply:ty { $($replies:tt)+ })?
         )+
     ) => {
         $(#[$about])*
@@ -42,11 +43,14 @@ macro_rules! calls {
             /// The peer's answer to this request.
             type Reply: Send + 'static;
 
-            /// The request's reply in the peer's.
+            /// The request's reply in the peer's answer.
             ///
             /// # Errors
-            /// The peer's reply, printed, when it does not belong to this request.
+            /// The peer's answer, printed, when it does not belong to this request.
             fn reply_of(answer: $answer) -> Result<Self::Reply, String>;
+
+            /// The peer's answer with this reply.
+            fn answer_of(reply: Self::Reply) -> $answer;
         }
 
         $(
@@ -56,7 +60,11 @@ macro_rules! calls {
                 type Reply = calls!(@reply $($reply)?);
 
                 fn reply_of(answer: $answer) -> Result<Self::Reply, String> {
-                    calls!(@match $answer answer [$($($pattern => $value,)+)?])
+                    calls!(@reply_of $answer answer { $($($replies)+)? })
+                }
+
+                fn answer_of(reply: Self::Reply) -> $answer {
+                    calls!(@answer_of $answer reply { $($($replies)+)? })
                 }
             }
         )+
@@ -67,16 +75,21 @@ macro_rules! calls {
     (@call $name:ident $payload:ty) => { $payload };
     (@reply) => { () };
     (@reply $reply:ty) => { $reply };
-    (@match $enum:ident $answer:ident []) => {
+    (@reply_of $enum:ident $answer:ident {}) => {
+        calls!(@reply_of $enum $answer { $enum::Done => () })
+    };
+    (@reply_of $enum:ident $answer:ident { $($pattern:pat => $reply:expr),+ $(,)? }) => {
         match $answer {
-            $enum::Done => Ok(()),
+            $($pattern => Ok($reply),)+
             other => Err(format!("{other:?}")),
         }
     };
-    (@match $enum:ident $answer:ident [$($pattern:pat => $value:expr,)+]) => {
-        match $answer {
-            $($pattern => Ok($value),)+
-            other => Err(format!("{other:?}")),
+    (@answer_of $enum:ident $reply:ident {}) => {
+        calls!(@answer_of $enum $reply { $enum::Done => () })
+    };
+    (@answer_of $enum:ident $reply:ident { $($answer:expr => $pattern:pat),+ $(,)? }) => {
+        match $reply {
+            $($pattern => $answer,)+
         }
     };
     (@declare $request:ident $name:ident [] [] []) => {
@@ -103,6 +116,8 @@ macro_rules! calls {
         calls!(@from $request $name, call => $request::$name(call.0));
     };
     (@declare $request:ident $name:ident [] [] [$payload:ty]) => {
+        #[doc = concat!("[`", stringify!($request), "::", stringify!($name), "`].")]
+        pub type $name = $payload;
         calls!(@from $request $payload, call => $request::$name(call));
     };
     (@from $request:ident $type:ty, $call:ident => $made:expr) => {
@@ -115,3 +130,65 @@ macro_rules! calls {
 }
 
 pub(super) use calls;
+
+/// Declares the function that answers a peer's requests. Beside each request is the expression that answers it, with a
+/// result of this request's reply. The file imports `ask` and the trait.
+macro_rules! routes {
+    (
+        $(#[$about:meta])*
+        $vis:vis async fn $route:ident($($parameters:tt)*) -> $answer:ty;
+        $request:ident: $enum:ident, $call:ident;
+        $($name:ident $(($asked:pat))? => $result:expr,)+
+    ) => {
+        $(#[$about])*
+        $vis async fn $route($($parameters)*) -> $answer {
+            match $request {
+                $($enum::$name $(($asked))? => {
+                    $result.map(<ask::$name as $call>::answer_of)
+                })+
+            }
+        }
+    };
+}
+
+pub(crate) use routes;
+
+#[cfg(test)]
+mod tests {
+    use crate::message::{CoordinatorCall, CoordinatorReply, NodeCall, NodeReply};
+    use crate::message::{Opening, Standing, ask};
+    use gabion_layout::{NodeId, Sequence};
+    use std::fmt::Debug;
+
+    /// The peer's answer with a reply is the request's: its asker reads the same reply.
+    fn check<C: CoordinatorCall<Reply: Clone + PartialEq + Debug>>(reply: &C::Reply) {
+        let answer = C::answer_of(reply.clone());
+        assert_eq!(C::reply_of(answer).as_ref(), Ok(reply));
+    }
+
+    #[test]
+    fn a_request_s_asker_reads_the_reply_that_its_peer_has_written() {
+        check::<ask::CommitPool>(&0);
+        check::<ask::CommitPool>(&3);
+        check::<ask::SetAside>(&Ok(()));
+        check::<ask::SetAside>(&Err("wait".to_owned()));
+        check::<ask::Acquire>(&Err(NodeId(1)));
+        check::<ask::OpenFile>(&Opening::Gone);
+        check::<ask::OpenFile>(&Opening::Over);
+        check::<ask::Heartbeat>(&Standing::Rejoin);
+        check::<ask::Heartbeat>(&Standing::Leave);
+        check::<ask::OrderForm>(&());
+        let sequence = Sequence(7);
+        assert_eq!(
+            ask::Stage::reply_of(ask::Stage::answer_of(sequence)),
+            Ok(sequence)
+        );
+    }
+
+    #[test]
+    fn the_reply_of_another_request_is_none() {
+        assert!(ask::CommitPool::reply_of(CoordinatorReply::Gone).is_err());
+        assert!(ask::OrderForm::reply_of(CoordinatorReply::Hastened(true)).is_err());
+        assert!(ask::Stage::reply_of(NodeReply::Done).is_err());
+    }
+}

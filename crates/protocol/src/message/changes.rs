@@ -20,7 +20,7 @@ pub struct ChangePlace {
 pub struct Change {
     /// The number that the client has drawn for its request, if the request has one.
     pub number: Option<u64>,
-    /// What has changed.
+    /// The name or inode that has changed.
     pub changed: Changed,
 }
 

@@ -5,9 +5,11 @@ use super::denial::Denial;
 use super::events::EventPage;
 use super::join::{JoinBegun, JoinCount, Joined, PageAnswer};
 use super::origin::Origin;
+use super::recovery::RecoveryPage;
 use super::refusal::Damage;
+use super::session::SessionState;
 use super::status::{ClusterStatus, LinkRate, NodeStatus};
-use super::usage::ClusterUsage;
+use super::usage::{ClusterSpace, ClusterUsage};
 use crate::ticket::{OpenPut, Ticket, TicketKeys};
 use bytes::Bytes;
 use gabion_layout::{
@@ -15,8 +17,8 @@ use gabion_layout::{
     ReplicaPlacement, ReserveSpec, Sequence, Start, StripeId, StripeRecord, Survive, UpdateScheme,
 };
 use gabion_meta::{
-    Attributes, DirectoryEntry, Exclusive, FencingToken, FileRecord, Inline, InodeStatus, Listing,
-    LockSessionId, Locking, PoolRecord, PutId, QuotaStatus,
+    Attributes, ClientSessionId, DirectoryEntry, Exclusive, FencingToken, FileRecord, Inline,
+    InodeStatus, Listing, Locking, PoolRecord, PutId, QuotaStatus,
 };
 use gabion_planner::manager::Limits;
 use serde::{Deserialize, Serialize};
@@ -185,7 +187,7 @@ pub enum CoordinatorReply {
     /// The pools and reserves of stripes that have any.
     Reserves(Vec<(StripeId, PoolId, ReserveSpec)>),
     /// The places of a file's stripes.
-    Put(PutPlaces),
+    Put(Box<PutPlaces>),
     /// The file is stored inline.
     Stored {
         /// Its put.
@@ -194,6 +196,8 @@ pub enum CoordinatorReply {
         file: Option<Box<FileRecord>>,
         /// Its pool.
         pool: Box<PoolRecord>,
+        /// Whether it counts as open in the session that the request names.
+        is_open: bool,
     },
     /// The outcome of a write of inline bytes.
     InlineWritten(InlineWritten),
@@ -229,10 +233,12 @@ pub enum CoordinatorReply {
     Exclusive(FencingToken),
     /// The file is not opened exclusively.
     NotOpened(NotOpened),
-    /// Whether a session goes on.
+    /// Whether an exclusive session goes on.
     Renewed(bool),
-    /// A new session of locks.
-    LockSession(LockSessionId),
+    /// A new session of a client.
+    ClientSession(ClientSessionId),
+    /// The state of a client's session.
+    SessionState(SessionState),
     /// The outcome of a change of locks.
     Locking(Locking),
     /// A page of files.
@@ -268,6 +274,10 @@ pub enum CoordinatorReply {
     Events(EventPage),
     /// Changes of names and inodes.
     Changes(ChangePage),
+    /// Some findings of a recovery.
+    Recovery(Box<RecoveryPage>),
+    /// The space for new chunks.
+    Space(ClusterSpace),
 }
 
 /// Whether a node that is alive is a member.
@@ -322,6 +332,8 @@ pub enum BegunPut {
         file: Option<Box<FileRecord>>,
         /// The pool.
         pool: Box<PoolRecord>,
+        /// Whether the client has it open in its session.
+        is_open: bool,
     },
 }
 
@@ -332,7 +344,8 @@ pub struct PutPlaces {
     pub put: OpenPut,
     /// The pool.
     pub pool: PoolRecord,
-    /// The stripes, in the file's order.
+    /// The stripes, in the file's order. Those of a large file are only the first ones: the others are reserved when
+    /// these are stored.
     pub stripes: Vec<StripeRecord>,
     /// The tickets to store them.
     pub tickets: Vec<Ticket>,
@@ -474,22 +487,29 @@ pub struct InlineBytes {
 /// Period of the renewals of a session, in milliseconds.
 pub const RENEW_EVERY_MS: u64 = 2_000;
 
-/// Least time that a session of locks outlives its last renewal, in milliseconds of the coordinator's clock.
-pub const LOCK_SESSION_MS: u64 = 10_000;
+/// Least time that a client's session outlives its last renewal, in milliseconds of the coordinator's clock.
+pub const CLIENT_SESSION_MS: u64 = 10_000;
+
+/// Time without a renewal after which the coordinator aborts a put, and frees its space. A put is renewed as often as a
+/// session. Its stripes delay no other client, so its client may be disconnected for longer.
+pub const PUT_LEASE_MS: u64 = 3 * CLIENT_SESSION_MS;
+
+/// Most files of a report of open files.
+pub const REPORTED_FILES_MAX: usize = 4_096;
 /// Time that a client relies on its locks from the moment on at which it has sent a renewal, in milliseconds of its own
 /// clock.
-pub const LOCK_LEASE_MS: u64 = 9_000;
+pub const CLIENT_LEASE_MS: u64 = 9_000;
 /// Time that a request waits at the coordinator for a lock, in milliseconds.
 pub const LONG_CALL_MS: u64 = 500;
 
 /// The extent of a request's attempt to get a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockAttempt {
-    /// It only asks whether another owner's lock is in the way, and changes nothing.
+    /// It only asks whether another owner's lock conflicts, and changes nothing.
     Find,
     /// It is answered at once.
     Once,
-    /// If another owner's lock is in the way, it is answered when the change is done, or after some time.
+    /// If another owner's lock conflicts, it is answered when the change is done, or after some time.
     Wait {
         /// For how long its owner has waited before it, in milliseconds.
         waited_ms: u64,
@@ -542,4 +562,15 @@ pub struct StripeLease {
     pub joins: JoinCount,
     /// The fencing token of the file that the request names.
     pub token: Option<FencingToken>,
+}
+
+/// The outcome of a request to open a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opening {
+    /// It counts as open. Its first window.
+    Open(Box<FileLayout>),
+    /// It is gone, or has no name any more.
+    Gone,
+    /// The session has ended.
+    Over,
 }

@@ -1,27 +1,28 @@
-//! Requests of nodes and clients to the coordinator, each with its reply when it is granted. The replies
-//! themselves are in [`CoordinatorReply`].
+//! Requests of nodes and clients to the coordinator, each with its reply. [`CoordinatorReply`] has the replies.
 
 use super::calls::calls;
 use super::changes::{ChangePage, ChangePlace};
 use super::coordinator::{
     Applicant, BegunPut, CoordinatorReply, EndCause, FileLayout, FormOrder, Growth, InlineWritten,
-    LockAttempt, NewExtent, NotOpened, PoolRequest, PutPlaces, RepairOrder, Replacement,
+    LockAttempt, NewExtent, NotOpened, Opening, PoolRequest, PutPlaces, RepairOrder, Replacement,
     ScrubReport, Standing, StoreFailure, StripeLease, WholeFile,
 };
 use super::events::EventPage;
 use super::join::{InventoryPage, JoinBegun, JoinCount, JoinEnd, JoinSession, Joined, PageAnswer};
 use super::origin::Origin;
+use super::recovery::{RecoveryPage, RecoveryPlace};
 use super::refusal::Damage;
+use super::session::{OpenedFile, Opener, ReportPart, SessionState};
 use super::status::{ClusterStatus, LinkRate, NodeHealth, NodeStatus};
-use super::usage::ClusterUsage;
+use super::usage::{ClusterSpace, ClusterUsage};
 use crate::ticket::OpenPut;
 use bytes::Bytes;
 use gabion_layout::{
     ChunkIndex, Epoch, NodeId, PoolId, ReserveSpec, Sequence, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    AttributeChange, Attributes, DirectoryEntry, DirectoryId, Exclusion, Existing, FencingToken,
-    Inode, InodeStatus, Listing, LockChange, LockSessionId, Locking, NewAttributes, PoolRecord,
+    AttributeChange, Attributes, ClientSessionId, DirectoryEntry, DirectoryId, Exclusion, Existing,
+    FencingToken, Inode, InodeStatus, Listing, LockChange, Locking, NewAttributes, PoolRecord,
     PutId, QuotaChange, QuotaStatus, RelativePath, SeenName, SessionId, SizeChange,
 };
 use serde::{Deserialize, Serialize};
@@ -45,10 +46,10 @@ calls! {
     /// A joining node reports some of its chunks.
     TellChunks(InventoryPage) -> PageAnswer { CoordinatorReply::PageTold(answer) => answer }
     /// A joining node asks whether it may set aside the chunks that the coordinator does not know. Also
-    /// keeps the session alive.
-    SetAside[JoinSession] -> bool {
-        CoordinatorReply::Done => true,
-        CoordinatorReply::JoinHeld(_) => false,
+    /// keeps the session alive. Refused with a sentence while the operator has to permit it.
+    SetAside[JoinSession] -> Result<(), String> {
+        CoordinatorReply::Done => Ok(()),
+        CoordinatorReply::JoinHeld(why) => Err(why),
     }
     /// A joining node has reported all chunks and executed every answer.
     EndJoin(Box<JoinEnd>) -> Result<Joined, (PageAnswer, Vec<StripeId>)> {
@@ -70,9 +71,8 @@ calls! {
         /// Its health.
         health: NodeHealth,
     } -> Standing {
-        CoordinatorReply::Alive { coordinator, lease_ms, nodes, keys } => {
-            Standing::Alive { coordinator, lease_ms, nodes, keys }
-        },
+        CoordinatorReply::Alive { coordinator, lease_ms, nodes, keys }
+            => Standing::Alive { coordinator, lease_ms, nodes, keys },
         CoordinatorReply::Rejoin => Standing::Rejoin,
         CoordinatorReply::Leave => Standing::Leave,
     }
@@ -133,8 +133,7 @@ calls! {
         /// Whether there may be updates that parity does not cover.
         appends: bool,
     }
-    /// These data chunks were committed together, and should be in one rack. Answered at once; the
-    /// coordinator may move them later.
+    /// These data chunks were committed together, and should be in one rack. Answered before any of them is moved.
     Group {
         /// The stripe.
         stripe: StripeId,
@@ -181,9 +180,7 @@ calls! {
         change: Option<QuotaChange>,
     }
     /// The quota of a directory that counts a file or directory, if there is one.
-    DirectoryQuota[Inode] -> Option<QuotaStatus> {
-        CoordinatorReply::DirectoryQuota(status) => status.map(|status| *status),
-    }
+    DirectoryQuota[Inode] -> Option<Box<QuotaStatus>> { CoordinatorReply::DirectoryQuota(status) => status }
     /// All pools.
     Pools -> Vec<PoolRecord> { CoordinatorReply::Pools(pools) => pools }
     /// The pools' rules for the reserved space of these stripes; stripes without any are left out.
@@ -205,9 +202,11 @@ calls! {
         attributes: NewAttributes,
         /// All of its bytes, if they are few.
         whole: Option<WholeFile>,
+        /// If the file is stored at once, its client has it open from then on.
+        opener: Option<Opener>,
     } -> BegunPut {
-        CoordinatorReply::Put(places) => BegunPut::Places(Box::new(places)),
-        CoordinatorReply::Stored { put, file, pool } => BegunPut::Stored { put, file, pool },
+        CoordinatorReply::Put(places) => BegunPut::Places(places),
+        CoordinatorReply::Stored { put, file, pool, is_open } => BegunPut::Stored { put, file, pool, is_open },
     }
     /// Change bytes of an inline file. May be repeated.
     WriteInline {
@@ -224,19 +223,20 @@ calls! {
         /// Drawn at random for this write: a repetition is told by it.
         number: u64,
     } -> InlineWritten { CoordinatorReply::InlineWritten(outcome) => outcome }
-    /// Reserve more stripes for a put whose size was not known at its beginning, or fewer. May be repeated;
-    /// the answer has the stripes behind the kept ones.
+    /// Reserve more stripes for a put, or fewer if it began without a size. May be repeated. Answered with the next ones.
     ExtendPut {
         /// The put.
         put: OpenPut,
         /// The number of its earlier extensions.
         step: u64,
+        /// The number of its first stripes of which each chunk is durable.
+        stored_count: u64,
         /// The number of its first stripes that stay, and with them those of the same segment. No chunk of the
         /// others counts from now on.
         kept_count: u64,
         /// The file's size afterwards.
         size_bytes: u64,
-    } -> PutPlaces { CoordinatorReply::Put(places) => places }
+    } -> Box<PutPlaces> { CoordinatorReply::Put(places) => places }
     /// A node did not take its chunk of a stripe of a put: place the stripe anew. Or its ticket has expired. May be
     /// repeated; the answer is a [`CoordinatorReply::Put`] with the one stripe that has the segment's place now.
     PlaceAnew {
@@ -248,7 +248,7 @@ calls! {
         failed: Option<StripeId>,
         /// Nodes that must not get a chunk of it.
         avoid: Vec<NodeId>,
-    } -> PutPlaces { CoordinatorReply::Put(places) => places }
+    } -> Box<PutPlaces> { CoordinatorReply::Put(places) => places }
     /// The put is alive.
     TouchPut[OpenPut]
     /// All chunks are durable: make the file visible. May be repeated.
@@ -259,16 +259,28 @@ calls! {
     Lookup {
         /// The file's name.
         name: String,
-    } -> FileLayout { CoordinatorReply::File(layout) => *layout }
+    } -> Box<FileLayout> { CoordinatorReply::File(layout) => layout }
     /// The file that a put made, whatever its name is now, with the layout of one window.
     LookupFile {
         /// The put.
         file: PutId,
         /// A byte of the window.
         offset: u64,
-    } -> Option<FileLayout> {
-        CoordinatorReply::File(layout) => Some(*layout),
+    } -> Option<Box<FileLayout>> {
+        CoordinatorReply::File(layout) => Some(layout),
         CoordinatorReply::Gone => None,
+    }
+    /// Open the file that a put made: it stays, even without a name, until no client has it open. May be repeated. A file
+    /// that has no name already is opened only by a client that has it open.
+    OpenFile {
+        /// The put.
+        file: PutId,
+        /// The request in its client's session.
+        opener: Opener,
+    } -> Opening {
+        CoordinatorReply::File(layout) => Opening::Open(layout),
+        CoordinatorReply::Gone => Opening::Gone,
+        CoordinatorReply::SessionState(SessionState::Over) => Opening::Over,
     }
     /// A page of the files whose names have this prefix.
     List {
@@ -375,10 +387,10 @@ calls! {
     LookupInode {
         /// The path.
         at: RelativePath,
-    } -> InodeStatus { CoordinatorReply::Inode(status) => *status }
+    } -> Box<InodeStatus> { CoordinatorReply::Inode(status) => status }
     /// A file or directory, whatever its path; none if it is gone.
-    StatInode[Inode] -> Option<InodeStatus> {
-        CoordinatorReply::Inode(status) => Some(*status),
+    StatInode[Inode] -> Option<Box<InodeStatus>> {
+        CoordinatorReply::Inode(status) => Some(status),
         CoordinatorReply::Gone => None,
     }
     /// The attributes that users have given to a file or directory, and the version of its attributes.
@@ -404,8 +416,7 @@ calls! {
         size_bytes: u64,
         /// The number of its truncations, as the sender knows.
         truncation_count: u64,
-        /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append
-        /// alone.
+        /// The size that it must have, and a number drawn for this growth, if its new bytes are for one append alone.
         from: Option<(u64, u64)>,
         /// The file's fencing token; only a growth for one append needs it.
         token: FencingToken,
@@ -439,29 +450,26 @@ calls! {
         /// The session.
         session: SessionId,
     }
-    /// From a primary: the present fencing token of a file. Refused if writers of the file do not update the stripe in
-    /// place now.
+    /// From a primary: the fencing token of a file. Refused if writers of the file do not update the stripe in place now.
     Token {
         /// The put that brought the file.
         file: PutId,
         /// The stripe.
         stripe: StripeId,
     } -> FencingToken { CoordinatorReply::Exclusive(token) => token }
-    /// Make a file that has the bytes of another one and shares its stripes. Answered when it is made: writes that
-    /// were acknowledged before this was asked are in it, and those that begin after the answer are not. May be
-    /// repeated.
+    /// Make a file that has the bytes of another one and shares its stripes, or a directory with all that is below another.
+    /// Writes that were acknowledged before this are in it, those that begin after the answer are not. May be repeated.
     Snapshot {
-        /// The put that brought the other file.
-        file: PutId,
-        /// The new file's name.
+        /// The other file or directory.
+        inode: Inode,
+        /// The name of the new one.
         to: RelativePath,
-        /// Whether the new file never changes.
+        /// Whether the new one never changes.
         is_read_only: bool,
         /// Drawn at random for this change: a repetition is told by it.
         number: u64,
     }
-    /// Take a name of a file away, and delete it with its last name. May be repeated: a newer file of the same name is
-    /// not deleted.
+    /// Take a name of a file away; the last one deletes it. May be repeated: a newer file of the same name stays.
     RemoveFile {
         /// The name.
         at: RelativePath,
@@ -473,7 +481,7 @@ calls! {
         number: u64,
     }
     /// Redundancy and repair state of the cluster.
-    Status -> ClusterStatus { CoordinatorReply::Status(status) => *status }
+    Status -> Box<ClusterStatus> { CoordinatorReply::Status(status) => status }
     /// Repair a stripe that takes no updates because too few of its chunks are left, without waiting for the grace
     /// period of its nodes to end. The reply says whether a repair is possible. May be repeated.
     Hasten {
@@ -532,17 +540,31 @@ calls! {
     Ended[StripeId] -> (Option<StripeRecord>, Vec<NodeStatus>) {
         CoordinatorReply::Ended { stripe, nodes } => (stripe, nodes),
     }
-    /// Begin a session of advisory locks. A session that its client does not use or renew ends.
-    OpenLocks -> LockSessionId { CoordinatorReply::LockSession(session) => session }
-    /// The client of a session of locks is alive. Answered whether the session goes on.
-    RenewLocks[LockSessionId] -> bool { CoordinatorReply::Renewed(goes_on) => goes_on }
-    /// End a session of locks, and free them. May be repeated. The client has ended its writes under them.
-    CloseLocks[LockSessionId]
-    /// Change what an owner of locks holds in a file, or ask which lock is in the way.
+    /// Begin a session of a client, for its advisory locks and its open files. A session that is not renewed ends.
+    OpenSession -> ClientSessionId { CoordinatorReply::ClientSession(session) => session }
+    /// The client of a session is alive.
+    RenewSession[ClientSessionId] -> SessionState { CoordinatorReply::SessionState(state) => state }
+    /// End a session, free its locks and close its files. May be repeated. The client has ended its writes.
+    CloseSession[ClientSessionId]
+    /// Which files a session's client has open or has closed. After a lost answer it reports anew.
+    ReportFiles {
+        /// The request in the session.
+        opener: Opener,
+        /// Files that are open.
+        open: Vec<OpenedFile>,
+        /// If these are a part of a report of all open files.
+        part: Option<ReportPart>,
+        /// Files that were closed. One that a later request has opened stays open.
+        closed: Vec<OpenedFile>,
+        /// Requests whose answers the client does not wait for, and that may have opened a file that it does not know. They
+        /// have no effect from now on.
+        abandoned: Vec<u64>,
+    } -> SessionState { CoordinatorReply::SessionState(state) => state }
+    /// Change what an owner of locks holds in a file, or ask which lock conflicts.
     /// If the answer is lost, the client repeats the change under another number.
     SetLock {
         /// The session.
-        session: LockSessionId,
+        session: ClientSessionId,
         /// A number that grows with each request of the session.
         number: u64,
         /// The lowest number whose answer the client waits for. Requests with lower ones have no effect from now on.
@@ -553,7 +575,7 @@ calls! {
         file: PutId,
         /// The change.
         change: LockChange,
-        /// The action if another owner's lock is in the way.
+        /// The action if another owner's lock conflicts.
         attempt: LockAttempt,
     } -> Locking { CoordinatorReply::Locking(outcome) => outcome }
     /// The space of files, chunks and reserves by pool, and of nodes.
@@ -567,7 +589,12 @@ calls! {
         /// Most events; the coordinator may send fewer.
         limit: u64,
     } -> EventPage { CoordinatorReply::Events(page) => page }
-    /// The changes of names and inodes behind a place. If there are none, the answer comes when there are some, or after
-    /// some time.
+    /// The changes of names and inodes behind a place. The answer waits for some, or comes after some time.
     Changes[ChangePlace] -> ChangePage { CoordinatorReply::Changes(page) => page }
+    /// Some findings of a coordinator that recovers files, from a place on.
+    Recovery[Option<RecoveryPlace>] -> Box<RecoveryPage> { CoordinatorReply::Recovery(page) => page }
+    /// The same as `Usage`, but the counts of files and stripes may be [`crate::message::USAGE_AGE_MS`] old.
+    RecentUsage -> ClusterUsage { CoordinatorReply::Usage(usage) => usage }
+    /// The space for new chunks, and the quotas, without a count of files and stripes.
+    Space -> ClusterSpace { CoordinatorReply::Space(space) => space }
 }

@@ -39,20 +39,26 @@ pub enum Cause {
     IsASymlink,
     /// The file has as many names as it can have (`EMLINK`).
     TooManyNames,
-    /// The file would be too large (`EFBIG`).
+    /// The file, or the snapshot of a directory, would be too large (`EFBIG`).
     TooLarge,
     /// The limit of advisory locks is reached (`ENOLCK`).
     NoLocks,
-    /// The file is a snapshot (`EROFS`).
+    /// The limit of open files is reached (`ENFILE`).
+    TooManyOpen,
+    /// The file or the directory is a snapshot's (`EROFS`).
     ReadOnly,
     /// The sender may not do that (`EPERM`).
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
-    /// Another coordinator leads or may lead; it is unknown whether this one has carried out the request (`EIO`).
+    /// Another coordinator leads or may lead, or this one's store has failed; it is unknown whether it has carried out the
+    /// request (`EIO`).
     NotLeading,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
     Failure,
+    /// The coordinator recovers a restored backup and has changed nothing; an earlier coordinator may have carried out the
+    /// request (`EIO`).
+    Recovers,
 }
 
 impl Cause {
@@ -75,12 +81,19 @@ impl Cause {
             Self::TooManyNames => "too_many_names",
             Self::TooLarge => "too_large",
             Self::NoLocks => "no_locks",
+            Self::TooManyOpen => "too_many_open",
             Self::ReadOnly => "read_only",
             Self::NotPermitted => "not_permitted",
             Self::Unsupported => "unsupported",
             Self::NotLeading => "not_leading",
             Self::Failure => "failure",
+            Self::Recovers => "recovers",
         }
+    }
+
+    /// Whether the request may have been carried out, by this coordinator or by an earlier one.
+    pub const fn leaves_doubt(self) -> bool {
+        matches!(self, Self::NotLeading | Self::Recovers)
     }
 }
 
@@ -157,6 +170,7 @@ impl From<&MetaError> for Cause {
             E::IsASymlink { .. } => Self::IsASymlink,
             E::TooManyNames(_) => Self::TooManyNames,
             E::TooManyLocks { .. } => Self::NoLocks,
+            E::TooManyOrphans { .. } => Self::TooManyOpen,
             E::FileName { .. }
             | E::Target { .. }
             | E::UserAttribute { .. }
@@ -171,14 +185,15 @@ impl From<&MetaError> for Cause {
             E::FixedSize | E::NotInline | E::NotReplicated { .. } => Self::Unsupported,
             E::Snapshot(error) => error.into(),
             E::Quota(error) => error.into(),
-            E::Deposed { .. } | E::Away { .. } | E::Closed => Self::NotLeading,
+            // This process decides nothing more, and does not know whether the request was carried out.
             #[rustfmt::skip]
-            E::Storage { .. } | E::Log(_) | E::Locked { .. } | E::NoStore { .. } | E::Exists { .. } | E::Damaged { .. }
+            E::Deposed { .. } | E::Away { .. } | E::Closed | E::Storage { .. } | E::Log(_) | E::WentBack { .. } => Self::NotLeading,
+            #[rustfmt::skip]
+            E::Locked { .. } | E::NoStore { .. } | E::NoDirectory { .. } | E::Exists { .. } | E::Damaged { .. }
             | E::Corrupt { .. }
             | E::NoCluster
             | E::NotBlank
             | E::CopyDiffers { .. }
-            | E::WentBack { .. }
             | E::NewerFormat { .. }
             | E::OlderFormat { .. }
             | E::NodeFailed(_)
@@ -214,9 +229,14 @@ impl From<&QuotaError> for Cause {
 impl From<&SnapshotError> for Cause {
     fn from(error: &SnapshotError) -> Self {
         match error {
-            SnapshotError::ReadOnly(_) => Self::ReadOnly,
+            SnapshotError::ReadOnly(_) | SnapshotError::ReadOnlyDirectory(_) => Self::ReadOnly,
             SnapshotError::NotShareable(_) | SnapshotError::TooMany { .. } => Self::Unsupported,
-            SnapshotError::Shared(_) | SnapshotError::Frozen(_) => Self::Stale,
+            SnapshotError::TooManyEntries { .. } | SnapshotError::TooManyBytes { .. } => {
+                Self::TooLarge
+            }
+            SnapshotError::Shared(_) | SnapshotError::Frozen(_) | SnapshotError::NotFrozen(_) => {
+                Self::Stale
+            }
         }
     }
 }
@@ -254,6 +274,7 @@ impl From<&Refusal> for Cause {
             Refusal::NoSpace => Self::NoSpace,
             Refusal::Superseded { .. } => Self::Stale,
             Refusal::Invalid(_) => Self::Invalid,
+            Refusal::Unsupported(_) => Self::Unsupported,
             _ => Self::Failure,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::meter::Meter;
 use super::purpose::Purpose;
+use super::recovery::{KnownCluster, KnownStripes};
 use super::refusal::{Damage, Refusal};
 use crate::ticket::Ticket;
 use gabion_layout::{
@@ -262,7 +263,7 @@ pub struct Attestation {
     pub mark: Sequence,
     /// Its records above the mark.
     pub records: Vec<PendingRecord>,
-    /// What the node knows as the stripe's primary; none if it is not, or does not know.
+    /// The node's word as the stripe's primary; none if it is not the primary, or does not know.
     pub led: Option<AttestedCut>,
 }
 
@@ -349,4 +350,10 @@ pub enum NodeReply {
     NotBegun(Refusal),
     /// The terms of a file's stripes in which the node refuses lower fencing tokens.
     Raised(Vec<(StripeId, Epoch)>),
+    /// Bytes of reserves that have disk space, by stripe, without stripes that have none.
+    ReservedBytes(Vec<(StripeId, u64)>),
+    /// What the node knows of its cluster.
+    Cluster(Box<KnownCluster>),
+    /// Stripes of which the node holds chunks.
+    Held(KnownStripes),
 }

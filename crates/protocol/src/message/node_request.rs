@@ -2,10 +2,11 @@
 //! out. The replies themselves are in [`NodeReply`].
 
 use super::calls::calls;
-use super::meter;
 use super::node::{
-    Attestation, CommittedMark, Effect, Holding, NodeReply, RunFate, RunPart, RunQuestion, Scrubbed,
+    Attestation, CommittedMark, Effect, Holding, NodeReply, RunFate, RunQuestion, Scrubbed,
 };
+use super::recovery::{HeldScope, KnownCluster, KnownStripes};
+use super::{meter, node};
 use crate::ticket::{Claim, Operations, Ticket};
 use bytes::Bytes;
 use gabion_layout::{
@@ -16,6 +17,7 @@ use gabion_meta::{FencingToken, PutId};
 use gabion_plan::Logged;
 use gabion_store::RunMemory;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 calls! {
     /// A request to a node.
@@ -42,7 +44,7 @@ calls! {
         run: RunId,
     } -> bool { NodeReply::Unstaged { was_waiting } => was_waiting }
     /// Do this part, and reply when it is done and durable.
-    RunPart(Box<RunPart>) -> (Sequence, Option<gabion_meta::Progress>) {
+    RunPart(Box<node::RunPart>) -> (Sequence, Option<gabion_meta::Progress>) {
         NodeReply::PartDone { as_of, progress } => (as_of, progress),
     }
     /// To a stripe's primary: run an update whose bytes are staged under `run`.
@@ -72,14 +74,12 @@ calls! {
         /// A client's ticket for the stripe.
         ticket: Option<Ticket>,
     } -> RunFate { NodeReply::Fate(fate) => fate }
-    /// Refuse updates of a file with a lower fencing token from now on. Answered when no earlier one runs in
-    /// the node's present terms, with those that are known to be of the file's stripes. Answered without a
+    /// Refuse updates of these files with lower fencing tokens from now on. Answered when no earlier one runs in
+    /// the node's present terms, with those that are known to be of the files' stripes. Answered without a
     /// lease.
-    RaiseToken {
-        /// The put that brought the file.
-        file: PutId,
-        /// The lowest token.
-        token: FencingToken,
+    RaiseTokens {
+        /// The lowest token of each file, by the put that brought it.
+        tokens: BTreeMap<PutId, FencingToken>,
     } -> Vec<(StripeId, Epoch)> { NodeReply::Raised(terms) => terms }
     /// The node's memory of a run at a chunk.
     Recollect {
@@ -227,6 +227,19 @@ calls! {
     Meter -> (meter::Meter, meter::Meter) { NodeReply::Meter { sent, planned } => (sent, planned) }
     /// Counts of its disk's work so far.
     StoreCounts -> gabion_store::StoreCounts { NodeReply::StoreCounts(counts) => counts }
+    /// Bytes of reserves that have disk space behind the node's chunks of some stripes.
+    ReservedBytes {
+        /// The stripes, at most [`RESERVES_ASKED_MAX`](super::RESERVES_ASKED_MAX).
+        stripes: Vec<StripeId>,
+    } -> Vec<(StripeId, u64)> { NodeReply::ReservedBytes(reserved) => reserved }
+    /// What the node knows of its cluster, for a coordinator with an earlier copy of the metadata. The node does not follow
+    /// that coordinator. Answered without a lease.
+    Cluster -> Box<KnownCluster> { NodeReply::Cluster(known) => known }
+    /// The chunks of some stripes on the node, for the same. Changes nothing. Answered without a lease.
+    Held {
+        /// The stripes.
+        scope: HeldScope,
+    } -> KnownStripes { NodeReply::Held(held) => held }
 }
 
 impl NodeRequest {
@@ -247,13 +260,10 @@ impl NodeRequest {
                 )
             }
             // The run is of an earlier layout.
-            Self::Fate(fate) => (
-                Operations::UPDATE,
-                fate.question.stripe,
-                None,
-                None,
-                fate.ticket,
-            ),
+            Self::Fate(fate) => {
+                let stripe = fate.question.stripe;
+                (Operations::UPDATE, stripe, None, None, fate.ticket)
+            }
             Self::Mark(mark) => (Operations::READ, mark.stripe, None, None, mark.ticket),
             Self::RunPart(part) => {
                 let is_read = part.effect == Effect::None;
@@ -271,7 +281,7 @@ impl NodeRequest {
                 )
             }
             Self::Unstage(_)
-            | Self::RaiseToken(_)
+            | Self::RaiseTokens(_)
             | Self::Recollect(_)
             | Self::Attest(_)
             | Self::Commit(_)
@@ -292,7 +302,10 @@ impl NodeRequest {
             | Self::Renew
             | Self::Progress(_)
             | Self::Meter
-            | Self::StoreCounts => return None,
+            | Self::StoreCounts
+            | Self::ReservedBytes(_)
+            | Self::Cluster
+            | Self::Held(_) => return None,
         };
         Some(Claim {
             operation,
@@ -312,8 +325,10 @@ impl NodeRequest {
             | Self::Renew
             | Self::Progress { .. }
             | Self::Meter
+            | Self::Cluster
+            | Self::Held { .. }
             // A node whose lease has run out may get a new one without another join.
-            | Self::RaiseToken { .. } => false,
+            | Self::RaiseTokens { .. } => false,
             Self::RunPart(part) => !part.is_quorum_read(),
             _ => true,
         }

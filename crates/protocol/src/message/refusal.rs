@@ -69,7 +69,7 @@ pub enum Refusal {
     },
     /// New bytes of lost chunks belong at the nodes that act for them, and those of all other
     /// chunks at their own. Nothing was done; the asker stages them there under another run.
-    #[error("the stripe has other lost chunks than the writer assumed")]
+    #[error("the writer's list of the stripe's lost chunks is out of date")]
     StageAt(Vec<(ChunkIndex, NodeId)>),
     /// A required participant does not answer and has not been declared failed either.
     #[error("{0} does not answer; try again")]
@@ -111,6 +111,9 @@ pub enum Refusal {
     /// or the stripe is being changed.
     #[error("{0}")]
     Interrupted(String),
+    /// The node speaks a version of the wire that lacks the request. It was not sent.
+    #[error("{0}")]
+    Unsupported(String),
 }
 
 /// The nodes that a stalled part waits for, as the end of a sentence.
@@ -148,11 +151,15 @@ impl Refusal {
             Self::Superseded { .. } => "superseded",
             Self::Interrupted(_) => "interrupted",
             Self::Ticket(_) => "ticket",
+            Self::Unsupported(_) => "unsupported",
         }
     }
 
     /// Whether the same request may succeed later or elsewhere without harm.
     pub const fn is_temporary(&self) -> bool {
-        !matches!(self, Self::NoSpace | Self::Failed(_) | Self::Invalid(_))
+        !matches!(
+            self,
+            Self::NoSpace | Self::Failed(_) | Self::Invalid(_) | Self::Unsupported(_)
+        )
     }
 }

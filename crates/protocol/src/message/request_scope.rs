@@ -1,4 +1,4 @@
-//! What requests to the coordinator are about: whether they rely on its metadata.
+//! Whether requests to the coordinator rely on its metadata.
 
 use super::CoordinatorRequest;
 
@@ -30,7 +30,10 @@ impl CoordinatorRequest {
                 | Self::Links { .. }
                 | Self::ScrubAll { .. }
                 | Self::Usage { .. }
+                | Self::RecentUsage { .. }
+                | Self::Space { .. }
                 | Self::Events { .. }
+                | Self::Recovery { .. }
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::locks::lock;
 use crate::measure::{Answered, Measure};
-use crate::message::{NodeHealth, NodeReply, NodeRequest, Purpose, Refusal, Served};
+use crate::message::{NodeHealth, NodeRequest, Purpose, Refusal, Served};
 use crate::ports::Ports;
 use std::sync::Mutex;
 
@@ -55,13 +55,5 @@ impl Measuring {
             refusal: refusal.map(Refusal::name),
             took_us: ports.now_us().saturating_sub(self.began_us),
         }));
-    }
-}
-
-/// The cause of a refused request.
-pub(super) fn refusal_of(answer: &Result<NodeReply, Refusal>) -> Option<&Refusal> {
-    match answer {
-        Err(refusal) | Ok(NodeReply::NotBegun(refusal)) => Some(refusal),
-        Ok(_) => None,
     }
 }

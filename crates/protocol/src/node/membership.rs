@@ -5,7 +5,7 @@ use super::Node;
 use crate::event::Event;
 use crate::joining::{JoinError, MEMBERSHIP_DEADLINE_MS, ask_to_join};
 use crate::locks::lock;
-use crate::message::{EndCause, NodeHealth, NodeReply, NodeStatus, Standing, ask};
+use crate::message::{EndCause, NodeHealth, NodeStatus, Standing, ask};
 use crate::ports::Ask as _;
 use futures::{FutureExt, select_biased};
 use gabion_planner::placement::Space;
@@ -24,9 +24,8 @@ impl Node {
     }
 
     /// Sends the next heartbeat at once.
-    pub(super) fn hasten_heartbeat(&self) -> NodeReply {
+    pub(super) fn hasten_heartbeat(&self) {
         self.renewal.wake();
-        NodeReply::Done
     }
 
     /// Renews the lease, or joins anew if the membership has ended.
@@ -72,7 +71,7 @@ impl Node {
             }
             Ok(Standing::Rejoin) => {
                 self.serve_nothing_more();
-                self.participant.end_membership().await;
+                // At once: parts that hang in a disk hold up a new membership only.
                 self.tell_end(EndCause::Told).await;
                 self.join_anew().await;
             }

@@ -3,21 +3,21 @@
 
 use super::{Node, Pinned, lock};
 use crate::holdings::latest;
-use crate::message::{NodeReply, Refusal, ask};
+use crate::message::{Refusal, ask};
 use crate::ports::{lives, run_blocking};
 use futures::{FutureExt, select_biased};
+use gabion_layout::{ByteRange, ChunkIndex, Sequence, StripeId};
 use std::sync::Arc;
 
 impl Node {
-    pub(super) async fn committed(&self, told: ask::Committed) -> Result<NodeReply, Refusal> {
+    pub(super) async fn committed(&self, told: ask::Committed) -> Result<(), Refusal> {
         if let Some((primary, progress)) = told.from {
             self.heard.note(primary, progress);
         }
-        let noted = self.participant.committed(told.marks).await;
-        noted.map(|()| NodeReply::Done)
+        self.participant.committed(told.marks).await
     }
 
-    pub(super) async fn pin(&self, pin: ask::Pin) -> Result<NodeReply, Refusal> {
+    pub(super) async fn pin(&self, pin: ask::Pin) -> Result<(), Refusal> {
         let ask::Pin {
             stripe,
             cut,
@@ -32,7 +32,7 @@ impl Node {
             cut,
             until_ms,
         });
-        Ok(NodeReply::Done)
+        Ok(())
     }
 
     /// Forgets some of the pins. If the disk hangs, this returns before the store has forgotten them.
@@ -57,23 +57,29 @@ impl Node {
         }
     }
 
-    pub(super) async fn missed(&self, asked: ask::Missed) -> Result<NodeReply, Refusal> {
+    pub(super) async fn missed(
+        &self,
+        asked: ask::Missed,
+    ) -> Result<Option<Vec<(ChunkIndex, ByteRange)>>, Refusal> {
         let missed = self
             .participant
             .with_store(move |store| store.missed_since(asked.chunk, asked.after));
-        missed.await.map(NodeReply::Missed)
+        missed.await
     }
 
-    pub(super) async fn latest(&self, asked: ask::Latest) -> Result<NodeReply, Refusal> {
+    pub(super) async fn latest(
+        &self,
+        asked: ask::Latest,
+    ) -> Result<Vec<(StripeId, Sequence)>, Refusal> {
         let latest = self
             .participant
             .with_store(move |store| latest(store, asked.stripes));
-        latest.await.map(NodeReply::Latest)
+        latest.await
     }
 
-    pub(super) async fn reach(&self, asked: ask::Reach) -> Result<NodeReply, Refusal> {
+    pub(super) async fn reach(&self, asked: ask::Reach) -> Result<(), Refusal> {
         let reached = lives(&*self.participant.ports, asked.node).await;
         reached.map_err(|error| Refusal::Unavailable(error.peer))?;
-        Ok(NodeReply::Done)
+        Ok(())
     }
 }

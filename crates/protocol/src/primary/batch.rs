@@ -1,20 +1,43 @@
 //! Requests for updates that wait for the turn of their stripe, and batches of those that are made together.
 
 use crate::locks::lock;
-use crate::message::{Refusal, RunId, ask};
+use crate::message::{NodeReply, Refusal, RunId, ask};
 use futures::channel::oneshot::{Receiver, Sender, channel};
 use gabion_layout::{ChunkRange, Sequence};
 use gabion_store::RECORD_RUN_COUNT_MAX;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// The reason why an update does not commit.
+/// The reason why a request of a node is not carried out.
 #[derive(Debug)]
-pub(crate) enum NotMade {
-    /// It was refused before it got a sequence: no part of it has begun, and none will.
+pub(crate) enum NotDone {
+    /// Only of an update: it was refused before it got a sequence. No part of it has begun, and none will.
     NotBegun(Refusal),
-    /// A part of it failed, and others may have succeeded: the recovery rule decides.
-    Begun(Refusal),
+    /// The node refuses. Of an update: a part of it failed, and others may have succeeded. The recovery rule decides.
+    Refused(Refusal),
+}
+
+impl NotDone {
+    /// The node's refusal.
+    pub(crate) fn refusal(&self) -> &Refusal {
+        let (Self::NotBegun(refusal) | Self::Refused(refusal)) = self;
+        refusal
+    }
+}
+
+impl From<Refusal> for NotDone {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<NotDone> for NodeReply {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::NotBegun(refusal) => Self::NotBegun(refusal),
+            NotDone::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
 }
 
 /// Most bytes that the requests of a batch change. Larger ones gain nothing from a common plan.
@@ -31,7 +54,7 @@ pub(super) struct Asked {
     pub(super) began_us: u64,
     /// Append phases that held it up have ended.
     pub(super) ended_us: u64,
-    answer: Sender<Result<Sequence, NotMade>>,
+    answer: Sender<Result<Sequence, NotDone>>,
 }
 
 /// Requests that are made together. Invariant: not empty; they change different bytes of one stripe.
@@ -44,7 +67,7 @@ impl Line {
         update: ask::Update,
         began_us: u64,
         ended_us: u64,
-    ) -> Receiver<Result<Sequence, NotMade>> {
+    ) -> Receiver<Result<Sequence, NotDone>> {
         let (answer, receiver) = channel();
         lock(&self.0).push_back(Asked {
             update,
@@ -118,7 +141,7 @@ impl Batch {
     }
 
     /// Answers all requests.
-    pub(super) fn answer(self, made: impl Fn() -> Result<Sequence, NotMade>) {
+    pub(super) fn answer(self, made: impl Fn() -> Result<Sequence, NotDone>) {
         for asked in self.0 {
             // A client that does not wait any more asks for the fate of its run.
             let _ = asked.answer.send(made());

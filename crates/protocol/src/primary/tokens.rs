@@ -1,7 +1,7 @@
 //! Fencing tokens of files: a primary refuses an update whose token is lower than the file's.
 //!
 //! The coordinator gives the token with the lease of a stripe, and raises it at all nodes before a session
-//! begins. A node that was declared failed meanwhile is not told: after its next join it asks for the
+//! begins. A node that was declared failed before the raise is not told: after its next join it asks for the
 //! tokens of its terms again.
 //!
 //! After a raise, a primary asks the coordinator before its next update: a stripe that a snapshot shares is not updated
@@ -15,6 +15,7 @@ use crate::term::{KnownToken, Term};
 use futures::future::join_all;
 use gabion_layout::{Epoch, StripeId};
 use gabion_meta::{FencingToken, PutId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -62,37 +63,47 @@ impl Primaries {
         })
     }
 
-    /// Refuses updates of the file with a lower token from now on. When it returns, no such update runs in the
-    /// returned terms. Others of the file may have updates on their way.
-    pub(crate) async fn raise_token(&self, asked: &ask::RaiseToken) -> Vec<(StripeId, Epoch)> {
+    /// Refuses updates of these files with lower tokens from now on. When it returns, no such update runs in the
+    /// returned terms. Others of the files may have updates on their way.
+    pub(crate) async fn raise_tokens(
+        &self,
+        tokens: &BTreeMap<PutId, FencingToken>,
+    ) -> Vec<(StripeId, Epoch)> {
         let mut led: Vec<Arc<LedStripe>> = lock(&self.stripes).values().cloned().collect();
         // Updates of others may be stuck. A stripe that has been another file's is settled instead.
-        led.retain(|led| led.file.get().is_none_or(|file| *file == asked.file));
-        let raised = join_all(led.iter().map(|led| led.raise_token(asked))).await;
+        led.retain(|led| {
+            let file = led.file.get();
+            file.is_none_or(|file| tokens.contains_key(file))
+        });
+        let raised = join_all(led.iter().map(|led| led.raise_tokens(tokens))).await;
         raised.into_iter().flatten().collect()
     }
 }
 
 impl LedStripe {
-    async fn raise_token(&self, asked: &ask::RaiseToken) -> Option<(StripeId, Epoch)> {
+    async fn raise_tokens(
+        &self,
+        tokens: &BTreeMap<PutId, FencingToken>,
+    ) -> Option<(StripeId, Epoch)> {
         // A locked one may run an update, or wait for a lease with an earlier token.
         if let Some(mut primary) = self.primary.try_lock() {
-            return primary.raise_token(asked);
+            return primary.raise_tokens(tokens);
         }
         let _turn = self.turns.wait().await;
-        self.primary.lock().await.raise_token(asked)
+        self.primary.lock().await.raise_tokens(tokens)
     }
 }
 
 impl Primary {
-    /// Returns the term if its stripe is known to be the file's.
-    fn raise_token(&mut self, asked: &ask::RaiseToken) -> Option<(StripeId, Epoch)> {
+    /// Returns the term if its stripe is known to be of one of the files.
+    fn raise_tokens(
+        &mut self,
+        tokens: &BTreeMap<PutId, FencingToken>,
+    ) -> Option<(StripeId, Epoch)> {
         let term = self.term.as_mut()?;
-        let known = term
-            .token
-            .as_mut()
-            .filter(|known| known.file == asked.file)?;
-        known.token = known.token.max(asked.token);
+        let known = term.token.as_mut()?;
+        let token = tokens.get(&known.file)?;
+        known.token = known.token.max(*token);
         // A snapshot may be the reason of the raise.
         known.is_confirmed = false;
         Some((term.stripe.id, term.epoch))

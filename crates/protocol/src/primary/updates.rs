@@ -1,8 +1,8 @@
-//! The updates of a primary. The primary makes one update of a stripe at a time. The requests that arrive meanwhile
-//! wait in a line, and the primary makes those that change different bytes together: as one plan, with one
+//! The updates of a primary. The primary makes one update of a stripe at a time. Requests that arrive during an
+//! update wait in a line, and the primary makes those that change different bytes together: as one plan, with one
 //! sequence and one record a participant. So the recovery rule decides about all of them at once.
 
-use super::batch::{Asked, Batch, Line, NotMade, changed_bytes};
+use super::batch::{Asked, Batch, Line, NotDone, changed_bytes};
 use super::{Primaries, Primary};
 use crate::initiate::{PartFailed, fits_records, run_heard, substitutes};
 use crate::locks::lock;
@@ -19,10 +19,10 @@ impl Primaries {
         &self,
         update: &ask::Update,
         nodes: &[NodeStatus],
-    ) -> Result<Sequence, NotMade> {
+    ) -> Result<Sequence, NotDone> {
         let began_us = self.ports.now_us();
         let ended = self.end_phases(update, nodes).await;
-        ended.map_err(NotMade::NotBegun)?;
+        ended.map_err(NotDone::NotBegun)?;
         let led = self.led(update.stripe);
         led.file.get_or_init(|| update.file);
         let mut answer = led
@@ -31,7 +31,7 @@ impl Primaries {
             .fuse();
         let lost = |_| {
             let why = "the update that a node made together with others".to_owned();
-            Err(NotMade::Begun(Refusal::Interrupted(why)))
+            Err(NotDone::Refused(Refusal::Interrupted(why)))
         };
         let _turn = select_biased! {
             made = answer => return made.unwrap_or_else(lost),
@@ -60,7 +60,7 @@ impl Primaries {
         let prepared = self.prepare(primary, (line, &mut batch), nodes).await;
         let plan = match prepared {
             Ok(plan) => plan,
-            Err(refusal) => return batch.answer(|| Err(NotMade::NotBegun(refusal.clone()))),
+            Err(refusal) => return batch.answer(|| Err(NotDone::NotBegun(refusal.clone()))),
         };
         let planned_us = self.ports.now_us();
         match self.run(primary, &batch, &plan).await {
@@ -75,7 +75,7 @@ impl Primaries {
                 }
                 batch.answer(|| Ok(sequence));
             }
-            Err(refusal) => batch.answer(|| Err(NotMade::Begun(refusal.clone()))),
+            Err(refusal) => batch.answer(|| Err(NotDone::Refused(refusal.clone()))),
         }
     }
 

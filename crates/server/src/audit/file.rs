@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_has_left_does_not_count() {
+    fn records_left_by_an_error_do_not_count() {
         let (data, directory) = two_files();
         let mut files = AuditFiles::open(directory.clone()).unwrap();
         fs::rename(&directory, data.path().join("away")).unwrap();

@@ -10,7 +10,7 @@ mod orders;
 mod record;
 
 pub(crate) use log::{AuditLog, NotRecorded};
-pub(crate) use orders::{Order, peer_of};
+pub(crate) use orders::{Order, peer_of, quota_directory};
 pub use record::{
     AuditError, AuditFault, AuditRecord, AuditTrail, AuditedOrder, AuditedOutcome, AuditedPeer,
     Became, Noted,

@@ -26,9 +26,9 @@ enum Subject {
 }
 
 impl Order {
-    /// The order of a request, if it is audited.
+    /// The order of a request, if it is audited; `quota_directory` as for the event of it.
     #[rustfmt::skip]
-    pub(crate) fn of(request: &CoordinatorRequest) -> Option<Self> {
+    pub(crate) fn of(request: &CoordinatorRequest, quota_directory: Option<&str>) -> Option<Self> {
         use CoordinatorRequest as R;
         let order = |operation, on| Some(Self { operation, on });
         let directory = |id| RelativePath::new(id, "");
@@ -54,7 +54,7 @@ impl Order {
             }
             R::CreatePool(_) | R::SetQuota(_) | R::SetDirectoryQuota(_) | R::OrderRepair(_) | R::RepairNow(_) | R::OrderForm(_) | R::Drain(_) | R::Keep(_)
             | R::Accept(_) => {
-                let event = events::order_of(request)?;
+                let event = events::order_of(request, quota_directory)?;
                 order(event.kind, Subject::Named(event.sentence))
             }
             R::BeginJoin(_) | R::TellChunks(_) | R::SetAside(_) | R::EndJoin(_) | R::Heartbeat(_) | R::EndMembership(_)
@@ -64,9 +64,9 @@ impl Order {
             | R::Lookup(_) | R::LookupFile(_) | R::List(_) | R::Link(_) | R::Snapshot(_) | R::MakeSymlink(_) | R::ReadLink(_)
             | R::MakeDirectory(_) | R::ReadDirectory(_) | R::LookupInode(_) | R::StatInode(_) | R::DirectoryQuota(_) | R::UserAttributes(_)
             | R::Grow(_) | R::OpenExclusive(_) | R::RenewExclusive(_) | R::CloseExclusive(_) | R::Token(_) | R::Status
-            | R::OpenLocks | R::RenewLocks(_) | R::CloseLocks(_) | R::SetLock(_)
+            | R::OpenSession | R::RenewSession(_) | R::CloseSession(_) | R::SetLock(_) | R::OpenFile(_) | R::ReportFiles(_)
             | R::Hasten(_) | R::Links | R::ScrubAll | R::WriteInline(_) | R::BeginReplace(_) | R::CommitReplace(_) | R::Ended(_)
-            | R::Usage | R::Events(_) | R::Changes(_) => None,
+            | R::Usage | R::RecentUsage | R::Space | R::Events(_) | R::Changes(_) | R::Recovery(_) => None,
         }
     }
 
@@ -116,6 +116,21 @@ async fn path(coordinator: &Arc<Coordinator<MetadataStore>>, at: RelativePath) -
     }
     let known = coordinator.absolute_path(at.clone()).await;
     known.unwrap_or_else(|_| format!("directory {}: {}", at.directory.0, at.path))
+}
+
+/// The path of the directory whose quota a request sets; none if it sets none, or if the directory does not exist.
+pub(crate) async fn quota_directory(
+    coordinator: &Arc<Coordinator<MetadataStore>>,
+    request: &CoordinatorRequest,
+) -> Option<String> {
+    let CoordinatorRequest::SetDirectoryQuota(asked) = request else {
+        return None;
+    };
+    if asked.directory == DirectoryId::ROOT {
+        return Some("/".to_owned());
+    }
+    let at = RelativePath::new(asked.directory, "");
+    coordinator.absolute_path(at).await.ok()
 }
 
 /// The sender of a connection's requests.

@@ -7,8 +7,9 @@ use gabion_protocol::message::{CoordinatorRequest, RepairOrder};
 /// A node's store has failed. The node says so until it is answered.
 pub(crate) const STORE_FAILED: &str = "store_failed";
 
-/// The event of a request that the coordinator has carried out, if it is an order.
-pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
+/// The event of a request that the coordinator has carried out, if it is an order. `directory` is the path of the directory
+/// whose quota it sets; without one, its number names it.
+pub(crate) fn order_of(request: &CoordinatorRequest, directory: Option<&str>) -> Option<Happening> {
     use CoordinatorRequest as R;
     let plain = |sentence: String| Some(Happening::plain("setting", sentence));
     let of_node = |kind, node, sentence: String| {
@@ -24,7 +25,8 @@ pub(crate) fn order_of(request: &CoordinatorRequest) -> Option<Happening> {
             plain(quota_sentence(&what, Some(asked.change)))
         }
         R::SetDirectoryQuota(asked) => {
-            let what = format!("directory {}", asked.directory.0);
+            let number = asked.directory.0.to_string();
+            let what = format!("directory {}", directory.unwrap_or(&number));
             plain(quota_sentence(&what, asked.change))
         }
         R::OrderRepair(order) => plain(repair_sentence(order)),

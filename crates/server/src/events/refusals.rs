@@ -34,6 +34,7 @@ impl Refusals {
             WireError::Untrusted(_)
             | WireError::WrongCluster { .. }
             | WireError::WrongVersion { .. }
+            | WireError::UnclearVersions { .. }
             | WireError::WantsTls
             | WireError::NoTls
             | WireError::Full(_)

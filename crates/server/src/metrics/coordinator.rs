@@ -1,11 +1,13 @@
 //! The metrics of the coordinator: its own work, and the cluster as it counts it.
 
-use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
+use super::labels::{
+    Label, add, by_label, by_node, of_node, seconds_of_ms, seconds_of_us, times, traffic,
+};
 use super::requests::Requests;
 use crate::metadata::MetadataStore;
 use crate::own_disk::OwnDisk;
 use crate::slow::SlowLog;
-use gabion_layout::PoolId;
+use gabion_layout::{NodeId, PoolId};
 use gabion_meta::{Departure, Limit, Quota, QuotaStatus};
 use gabion_metrics::{Exposed, Form, Labels, Page, add_process};
 use gabion_protocol::coordinator::Coordinator;
@@ -72,16 +74,13 @@ impl CoordinatorWork {
 
     fn add_to(&self, page: &mut Page) {
         self.requests.add_to(page, &BTreeMap::new());
-        let help = "Duration of metadata transactions, including the wait for a thread and for other transactions";
-        let transactions = self.transactions.clone();
-        page.add(
-            "metadata_transaction",
-            help,
-            Some(Unit::Seconds),
-            transactions,
-        );
-        let help = "Duration of repairs of stripes, by repair scheme and outcome";
-        page.add("repair", help, Some(Unit::Seconds), self.repairs.clone());
+        add! { page:
+            add "metadata_transaction"[Unit::Seconds]:
+                "Duration of metadata transactions, including the wait for a thread and for other transactions",
+                self.transactions.clone();
+            add "repair"[Unit::Seconds]: "Duration of repairs of stripes, by repair scheme and outcome",
+                self.repairs.clone();
+        }
     }
 }
 
@@ -188,9 +187,10 @@ impl CoordinatorMetrics {
         drop(fresh);
         let counted = self.counted.borrow().clone();
         if let Some(Counted { at, figures, .. }) = counted.as_deref() {
-            let help = "Age of the figures of the cluster on this page";
-            let age_s = at.elapsed().as_secs_f64();
-            page.gauge("figures_age", help, Some(Unit::Seconds), age_s);
+            add! { page:
+                gauge "figures_age"[Unit::Seconds]: "Age of the figures of the cluster on this page",
+                    at.elapsed().as_secs_f64();
+            }
             add_nodes(page, &figures.status);
             add_spaces(page, &figures.status, &figures.usage);
             add_pools(page, &figures.usage);
@@ -207,16 +207,17 @@ impl Exposed for CoordinatorMetrics {
         let mut page = Page::new("gabion_coordinator");
         add_process(&mut page);
         let version: Labels = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        let help = "The coordinator's release; the value is always 1";
-        page.gauges("info", help, None, [(version, 1.0)]);
+        add! { page:
+            gauges "info": "The coordinator's release; the value is always 1", [(version, 1.0)];
+        }
         self.work.add_to(&mut page);
         if let Some(space) = self.disk.space().await {
-            let help = "Capacity of the disk of the coordinator's directory";
-            let capacity = space.capacity_bytes as f64;
-            page.gauge("disk_capacity", help, Some(Unit::Bytes), capacity);
-            let help = "Bytes of the disk of the coordinator's directory that are free";
-            let free = space.free_bytes as f64;
-            page.gauge("disk_free", help, Some(Unit::Bytes), free);
+            add! { page:
+                gauge "disk_capacity"[Unit::Bytes]: "Capacity of the disk of the coordinator's directory",
+                    space.capacity_bytes as f64;
+                gauge "disk_free"[Unit::Bytes]: "Bytes of the disk of the coordinator's directory that are free",
+                    space.free_bytes as f64;
+            }
         }
         self.add_cluster(&mut page).await;
         page.text(form)
@@ -234,44 +235,24 @@ fn add_nodes(page: &mut Page, status: &ClusterStatus) {
         };
         *by_state.entry(state).or_default() += 1;
     }
-    let rows = by_state.into_iter().map(|(state, count)| {
-        let labels: Labels = vec![("state", state.to_owned())];
-        (labels, f64::from(count))
-    });
-    page.gauges("nodes", "Nodes, by state", None, rows.collect::<Vec<_>>());
     let up = status.nodes.iter().map(|node| {
         let mut labels = of_node(node.node);
         labels.push(("rack", node.rack.0.to_string()));
         (labels, f64::from(u8::from(node.liveness == Liveness::Up)))
     });
-    let help = "1 while the node is up, else 0";
-    page.gauges("node_up", help, None, up.collect::<Vec<_>>());
-    let silences = status.silence_ms.iter();
-    let silences = silences.map(|(&node, &ms)| (of_node(node), seconds_of_ms(ms)));
-    let help = "Age of the last heartbeat of nodes that are not failed";
-    page.gauges(
-        "heartbeat_age",
-        help,
-        Some(Unit::Seconds),
-        silences.collect::<Vec<_>>(),
-    );
+    add! { page:
+        gauges "nodes": "Nodes, by state", by_label("state", by_state);
+        gauges "node_up": "1 while the node is up, else 0", up;
+        gauges "heartbeat_age"[Unit::Seconds]: "Age of the last heartbeat of nodes that are not failed",
+            by_node(&status.silence_ms, |&ms| seconds_of_ms(ms));
+    }
     add_node_counts(page, status);
 }
 
 fn add_node_counts(page: &mut Page, status: &ClusterStatus) {
-    let nodes = || status.nodes.iter().map(|node| node.node);
-    let damaged = nodes().map(|node| {
-        let count = status.damaged_chunk_counts.get(&node);
-        (of_node(node), *count.unwrap_or(&0) as f64)
-    });
-    let help = "Damaged chunks that the node has found";
-    page.counters("damaged_chunks", help, None, damaged.collect::<Vec<_>>());
-    let evictions = nodes().map(|node| {
-        let count = status.eviction_counts.get(&node);
-        (of_node(node), *count.unwrap_or(&0) as f64)
-    });
-    let help = "Evictions of the node because other nodes could not reach it";
-    page.counters("evictions", help, None, evictions.collect::<Vec<_>>());
+    let nodes = || status.nodes.iter().map(|node| (&node.node, node.node));
+    let number =
+        |counts: &BTreeMap<NodeId, u64>, node: NodeId| *counts.get(&node).unwrap_or(&0) as f64;
     let served = status.served.iter().flat_map(|(&node, served)| {
         let counts = [("update", served.update_count), ("read", served.read_count)];
         counts.map(|(operation, count)| {
@@ -280,63 +261,37 @@ fn add_node_counts(page: &mut Page, status: &ClusterStatus) {
             (labels, count as f64)
         })
     });
-    let help =
-        "Clients' updates and parts of reads that the node has served since its process started";
-    page.counters(
-        "node_served_requests",
-        help,
-        None,
-        served.collect::<Vec<_>>(),
-    );
-    let degraded = status.arrays.iter();
-    let degraded = degraded.map(|(&node, array)| {
-        let count = f64::from(array.degraded_stripe_count);
-        (of_node(node), count)
-    });
-    let help = "Stripes of the node's array of SSDs that lack a chunk";
-    page.gauges(
-        "node_array_degraded_stripes",
-        help,
-        None,
-        degraded.collect::<Vec<_>>(),
-    );
+    add! { page:
+        counters "damaged_chunks": "Damaged chunks that the node has found",
+            by_node(nodes(), |node| number(&status.damaged_chunk_counts, node));
+        counters "evictions": "Evictions of the node because other nodes could not reach it",
+            by_node(nodes(), |node| number(&status.eviction_counts, node));
+        counters "node_served_requests":
+            "Clients' updates and parts of reads that the node has served since its process started", served;
+        gauges "node_array_degraded_stripes": "Stripes of the node's array of SSDs that lack a chunk",
+            by_node(&status.arrays, |array| f64::from(array.degraded_stripe_count));
+    }
 }
 
 fn add_spaces(page: &mut Page, status: &ClusterStatus, usage: &ClusterUsage) {
-    let mut add = |name, help, rows: Vec<(Labels, f64)>| {
-        page.gauges(name, help, Some(Unit::Bytes), rows);
-    };
-    let spaces = || status.spaces.iter();
-    let capacity = spaces().map(|(&node, space)| (of_node(node), space.capacity_bytes as f64));
-    add(
-        "node_capacity",
-        "Capacity of the node's disk",
-        capacity.collect(),
-    );
-    let free = spaces().map(|(&node, space)| (of_node(node), space.free_bytes as f64));
-    add(
-        "node_free",
-        "Bytes of the node's disk that are free for new chunks",
-        free.collect(),
-    );
-    let used = usage.nodes.iter();
-    let used = used.map(|(&node, usage)| (of_node(node), usage.used_bytes as f64));
-    add(
-        "node_used",
-        "Bytes that the node's store uses",
-        used.collect(),
-    );
     let reserved = usage.nodes.iter().flat_map(|(&node, usage)| {
         let pools = usage.reserved_bytes.iter();
-        pools.map(move |(pool, &bytes)| (node, *pool, bytes))
+        pools.map(move |(pool, &bytes)| {
+            let mut labels = of_node(node);
+            labels.push(("pool_id", pool.0.to_string()));
+            (labels, bytes as f64)
+        })
     });
-    let reserved = reserved.map(|(node, pool, bytes)| {
-        let mut labels = of_node(node);
-        labels.push(("pool_id", pool.0.to_string()));
-        (labels, bytes as f64)
-    });
-    let help = "Bytes of reserves that have disk space, by node and by the number of the pool";
-    add("node_reserved", help, reserved.collect());
+    add! { page:
+        gauges "node_capacity"[Unit::Bytes]: "Capacity of the node's disk",
+            by_node(&status.spaces, |space| space.capacity_bytes as f64);
+        gauges "node_free"[Unit::Bytes]: "Bytes of the node's disk that are free for new chunks",
+            by_node(&status.spaces, |space| space.free_bytes as f64);
+        gauges "node_used"[Unit::Bytes]: "Bytes that the node's store uses",
+            by_node(&usage.nodes, |usage| usage.used_bytes as f64);
+        gauges "node_reserved"[Unit::Bytes]:
+            "Bytes of reserves that have disk space, by node and by the number of the pool", reserved;
+    }
 }
 
 fn add_pools(page: &mut Page, usage: &ClusterUsage) {
@@ -362,10 +317,15 @@ fn add_pools(page: &mut Page, usage: &ClusterUsage) {
         None,
         rows(|pool| pool.file_count),
     );
+    let help = "Files of the pool without a name that clients have open";
+    page.gauges("pool_orphans", help, None, rows(|pool| pool.orphan_count));
     let mut add = |name, help, rows| page.gauges(name, help, Some(Unit::Bytes), rows);
-    let help = "Bytes of the pool's files";
+    let help = "Sizes of the pool's files, holes included";
     add("pool_logical", help, rows(|pool| pool.logical_bytes));
-    let help = "Bytes of the pool's chunks, parity included, without headers and reserves";
+    let help = "Bytes of the pool's files without a name that clients have open";
+    add("pool_orphan", help, rows(|pool| pool.orphan_bytes));
+    let help =
+        "Disk space of the pool's chunks, with parity, headers and checksums, without reserves";
     add("pool_raw", help, rows(|pool| pool.raw_bytes));
     let help = "Bytes of the pool's reserves that have disk space";
     add("pool_reserved", help, rows(|pool| pool.reserved_bytes));
@@ -381,91 +341,66 @@ fn add_pools(page: &mut Page, usage: &ClusterUsage) {
 
 fn add_directories(page: &mut Page, usage: &ClusterUsage) {
     let rows = |value: fn(&QuotaStatus) -> Option<u64>| {
-        let rows = usage.directories.iter().filter_map(|known| {
+        usage.directories.iter().filter_map(move |known| {
             let labels: Labels = vec![("directory", known.path.clone())];
             Some((labels, value(known)? as f64))
-        });
-        rows.collect::<Vec<_>>()
+        })
     };
-    let mut add = |name, help, rows| page.gauges(name, help, Some(Unit::Bytes), rows);
-    let help = "Bytes of the files below a directory with a quota";
-    add("directory_used", help, rows(|known| Some(known.used.bytes)));
-    let help = "Most bytes of the files below the directory, of directories with such a quota";
-    add(
-        "directory_quota",
-        help,
-        rows(|known| known.quota.bytes.number()),
-    );
-    let mut add = |name, help, rows| page.gauges(name, help, None, rows);
-    let help = "Files and directories below a directory with a quota";
-    add(
-        "directory_used_files",
-        help,
-        rows(|known| Some(known.used.entries)),
-    );
-    let help = "Most files and directories below the directory, of directories with such a quota";
-    add(
-        "directory_quota_files",
-        help,
-        rows(|known| known.quota.files.number()),
-    );
+    add! { page:
+        gauges "directory_used"[Unit::Bytes]: "Bytes of the files below a directory with a quota",
+            rows(|known| Some(known.used.bytes));
+        gauges "directory_quota"[Unit::Bytes]:
+            "Most bytes of the files below the directory, of directories with such a quota",
+            rows(|known| known.quota.bytes.number());
+        gauges "directory_used_files": "Files and directories below a directory with a quota",
+            rows(|known| Some(known.used.entries));
+        gauges "directory_quota_files":
+            "Most files and directories below the directory, of directories with such a quota",
+            rows(|known| known.quota.files.number());
+    }
+}
+
+/// Numbers of stripes by the failures that they survive.
+fn by_failures_left(stripes: &BTreeMap<i32, u64>) -> impl Iterator<Item = (Labels, f64)> {
+    stripes.iter().map(|(left, &count)| {
+        let labels: Labels = vec![("failures_left", left.to_string())];
+        (labels, count as f64)
+    })
 }
 
 fn add_redundancy(page: &mut Page, status: &ClusterStatus) {
-    let by_left = |stripes: &BTreeMap<i32, u64>| {
-        let rows = stripes.iter().map(|(left, &count)| {
-            let labels: Labels = vec![("failures_left", left.to_string())];
-            (labels, count as f64)
-        });
-        rows.collect::<Vec<_>>()
-    };
-    let help = "Stripes by the number of further failures that they survive; -1 means lost data";
-    page.gauges(
-        "stripes",
-        help,
-        None,
-        by_left(&status.stripes_by_failures_left),
-    );
-    let help = "Stripes with lost chunks, by the number of further failures that they survive";
-    page.gauges("stripes_at_risk", help, None, by_left(&status.at_risk));
-    let mut count = |name, help, value: u64| page.gauge(name, help, None, value as f64);
-    let help = "Stripes that may have updates not yet included in parity";
-    count("appending_stripes", help, status.appending_stripe_count);
-    count(
-        "lost_chunks",
-        "Chunks that are lost now",
-        status.lost_chunk_count,
-    );
-    let help = "Chunks that are not lost, but on nodes that do not answer now";
-    count("unreachable_chunks", help, status.unreachable_chunk_count);
     let lifecycle = &status.lifecycle;
-    let help = "Replicated blocks in pools that replicate first";
-    count("replicated_blocks", help, lifecycle.replicated_block_count);
-    let help = "Segments that wait to be encoded, or to be replicated again";
-    count("waiting_conversions", help, lifecycle.waiting_count);
     let conversions = [
         ("encoded", lifecycle.encoded_count),
         ("promoted", lifecycle.promoted_count),
         ("discarded", lifecycle.outrun_count),
     ];
-    let conversions =
-        conversions.map(|(of, count)| (vec![("outcome", of.to_owned())], count as f64));
-    let help = "Conversions of segments, by outcome";
-    page.counters("conversions", help, None, conversions);
     let crossing = [
         ("encode", lifecycle.planned_encode_cross_rack_bytes),
         ("promote", lifecycle.planned_promote_cross_rack_bytes),
     ];
-    let crossing = crossing.map(|(of, bytes)| (vec![("of", of.to_owned())], bytes as f64));
-    let help = "Planned cross-rack bytes of conversions";
-    page.counters(
-        "conversion_planned_cross_rack",
-        help,
-        Some(Unit::Bytes),
-        crossing,
-    );
-    let help = "Payload bytes that nodes should have sent for the commits and regroupings that the coordinator has run";
-    page.counters("planned", help, Some(Unit::Bytes), traffic(&status.planned));
+    add! { page:
+        gauges "stripes": "Stripes by the number of further failures that they survive; -1 means lost data",
+            by_failures_left(&status.stripes_by_failures_left);
+        gauges "stripes_at_risk":
+            "Stripes with lost chunks, by the number of further failures that they survive",
+            by_failures_left(&status.at_risk);
+        gauge "appending_stripes": "Stripes that may have updates not yet included in parity",
+            status.appending_stripe_count as f64;
+        gauge "lost_chunks": "Chunks that are lost now", status.lost_chunk_count as f64;
+        gauge "unreachable_chunks": "Chunks that are not lost, but on nodes that do not answer now",
+            status.unreachable_chunk_count as f64;
+        gauge "replicated_blocks": "Replicated blocks in pools that replicate first",
+            lifecycle.replicated_block_count as f64;
+        gauge "waiting_conversions": "Segments that wait to be encoded, or to be replicated again",
+            lifecycle.waiting_count as f64;
+        counters "conversions": "Conversions of segments, by outcome", by_label("outcome", conversions);
+        counters "conversion_planned_cross_rack"[Unit::Bytes]: "Planned cross-rack bytes of conversions",
+            by_label("of", crossing);
+        counters "planned"[Unit::Bytes]:
+            "Payload bytes that nodes should have sent for the commits and regroupings that the coordinator has run",
+            traffic(&status.planned);
+    }
 }
 
 /// The unit of rates, which the library does not have.
@@ -474,55 +409,42 @@ fn bytes_per_second() -> Unit {
 }
 
 fn add_repair(page: &mut Page, repair: &RepairStatus) {
-    let mut count = |name, help, value: u64| page.gauge(name, help, None, value as f64);
-    let help = "Chunks that are being repaired or wait for it";
-    count("repair_queued_chunks", help, repair.queued_chunk_count);
-    let help = "Chunks that are being moved off leaving nodes or wait for it";
-    count("repair_moving_chunks", help, repair.moving_chunk_count);
-    let help = "Stripes under repair now";
-    count("repair_running_stripes", help, repair.running_count);
-    let help = "1 while repairs are paused, else 0";
-    count("repair_paused", help, u64::from(repair.is_paused));
-    let help = "Bytes of chunks that are to be rebuilt or moved";
-    let left_bytes = repair.left_bytes as f64;
-    page.gauge("repair_left", help, Some(Unit::Bytes), left_bytes);
-    let help = "Recent rate of rebuilt and moved chunks";
-    page.gauge(
-        "repair_speed",
-        help,
-        Some(bytes_per_second()),
-        repair.bytes_per_s as f64,
-    );
     let limits = [
         ("node", repair.limits.node_bytes_per_s),
         ("rack", repair.limits.rack_bytes_per_s),
         ("total", repair.limits.total_bytes_per_s),
         ("guard", repair.guard_bytes_per_s),
     ];
-    let limits = limits.into_iter().filter_map(|(of, limit)| {
-        let labels: Labels = vec![("of", of.to_owned())];
-        Some((labels, limit? as f64))
-    });
-    let help = "Limits on the traffic of repairs; limits that are not set are absent";
-    page.gauges(
-        "repair_limit",
-        help,
-        Some(bytes_per_second()),
-        limits.collect::<Vec<_>>(),
-    );
+    let limits = limits
+        .into_iter()
+        .filter_map(|(of, limit)| Some((of, limit?)));
+    add! { page:
+        gauge "repair_queued_chunks": "Chunks that are being repaired or wait for it",
+            repair.queued_chunk_count as f64;
+        gauge "repair_moving_chunks": "Chunks that are being moved off leaving nodes or wait for it",
+            repair.moving_chunk_count as f64;
+        gauge "repair_running_stripes": "Stripes under repair now", repair.running_count as f64;
+        gauge "repair_paused": "1 while repairs are paused, else 0", f64::from(u8::from(repair.is_paused));
+        gauge "repair_left"[Unit::Bytes]: "Bytes of chunks that are to be rebuilt or moved",
+            repair.left_bytes as f64;
+        gauge "repair_speed"[bytes_per_second()]: "Recent rate of rebuilt and moved chunks",
+            repair.bytes_per_s as f64;
+        gauges "repair_limit"[bytes_per_second()]:
+            "Limits on the traffic of repairs; limits that are not set are absent", by_label("of", limits);
+    }
     if let Some(rest_ms) = repair.rest_ms {
-        let help = "Time until all repairs are done at their recent rate; absent while the rate is unknown";
-        page.gauge(
-            "repair_left",
-            help,
-            Some(Unit::Seconds),
-            seconds_of_ms(rest_ms),
-        );
+        add! { page:
+            gauge "repair_left"[Unit::Seconds]:
+                "Time until all repairs are done at their recent rate; absent while the rate is unknown",
+                seconds_of_ms(rest_ms);
+        }
     }
     if let Some(p99_ms) = repair.p99_ms {
-        let help = "99th percentile of clients' latencies at the last check of the repairs' guard";
-        let seconds = seconds_of_ms(p99_ms);
-        page.gauge("foreground_p99", help, Some(Unit::Seconds), seconds);
+        add! { page:
+            gauge "foreground_p99"[Unit::Seconds]:
+                "99th percentile of clients' latencies at the last check of the repairs' guard",
+                seconds_of_ms(p99_ms);
+        }
     }
     add_repaired(page, repair);
 }
@@ -533,49 +455,37 @@ fn add_repaired(page: &mut Page, repair: &RepairStatus) {
         ("moved", repair.moved_chunk_count),
         ("caught_up", repair.caught_up_chunk_count),
     ];
-    let chunks = chunks.map(|(how, count)| (vec![("how", how.to_owned())], count as f64));
-    let help = "Chunks that repairs have rebuilt, moved off leaving nodes, or brought up to date";
-    page.counters("repaired_chunks", help, None, chunks);
     let bytes = [
         ("rebuilt", repair.repaired_bytes),
         ("moved", repair.moved_bytes),
         ("caught_up", repair.caught_up_bytes),
     ];
-    let bytes = bytes.map(|(how, bytes)| (vec![("how", how.to_owned())], bytes as f64));
-    let help = "Bytes that repairs have written, by the same kinds";
-    page.counters("repaired", help, Some(Unit::Bytes), bytes);
-    let help = "Planned cross-rack bytes of repairs";
-    let planned = repair.planned_cross_rack_bytes as f64;
-    page.counter(
-        "repair_planned_cross_rack",
-        help,
-        Some(Unit::Bytes),
-        planned,
-    );
-    let help = "Repairs that were resumed with other helpers";
-    page.counter("repair_resumes", help, None, repair.resumed_count as f64);
-    let help = "Total time of repairs";
-    let busy_s = seconds_of_ms(repair.busy_ms);
-    page.counter("repair_busy", help, Some(Unit::Seconds), busy_s);
+    add! { page:
+        counters "repaired_chunks":
+            "Chunks that repairs have rebuilt, moved off leaving nodes, or brought up to date",
+            by_label("how", chunks);
+        counters "repaired"[Unit::Bytes]: "Bytes that repairs have written, by the same kinds",
+            by_label("how", bytes);
+        counter "repair_planned_cross_rack"[Unit::Bytes]: "Planned cross-rack bytes of repairs",
+            repair.planned_cross_rack_bytes as f64;
+        counter "repair_resumes": "Repairs that were resumed with other helpers", repair.resumed_count as f64;
+        counter "repair_busy"[Unit::Seconds]: "Total time of repairs", seconds_of_ms(repair.busy_ms);
+    }
 }
 
 fn add_queues(page: &mut Page, figures: &CoordinatorFigures) {
-    let mut age = |name, help, ms: Option<u64>| {
-        let seconds = seconds_of_ms(ms.unwrap_or(0));
-        page.gauge(name, help, Some(Unit::Seconds), seconds);
-    };
-    let help = "Longest current wait of a stripe for the end of its repair; 0 when none waits";
-    age("repair_queue_age", help, figures.repair_wait_ms);
-    let help =
-        "Time since a pass over all garbage last removed all of it; 0 when the last pass did";
-    age("garbage_age", help, figures.garbage_wait_ms);
-    let help = "Stripes with chunks that nodes still have to remove";
-    page.gauge(
-        "garbage_stripes",
-        help,
-        None,
-        figures.garbage_stripe_count as f64,
-    );
-    let help = "Clients that wait for changes of names and inodes";
-    page.gauge("followers", help, None, figures.follower_count as f64);
+    let age = |ms: Option<u64>| seconds_of_ms(ms.unwrap_or(0));
+    add! { page:
+        gauge "repair_queue_age"[Unit::Seconds]:
+            "Longest current wait of a stripe for the end of its repair; 0 when none waits",
+            age(figures.repair_wait_ms);
+        gauge "garbage_age"[Unit::Seconds]:
+            "Time since a pass over all garbage last removed all of it; 0 when the last pass did",
+            age(figures.garbage_wait_ms);
+        gauge "garbage_stripes": "Stripes with chunks that nodes still have to remove",
+            figures.garbage_stripe_count as f64;
+        gauge "followers": "Clients that wait for changes of names and inodes", figures.follower_count as f64;
+        gauge "open_files": "Files that clients such as mounts have open, counted for each client",
+            figures.usage.open_file_count as f64;
+    }
 }

@@ -1,4 +1,4 @@
-//! Labels and buckets that several metrics have.
+//! Labels and buckets that several metrics have, and the form of tables of metrics.
 
 use gabion_layout::{NodeId, RackId};
 use gabion_metrics::Labels;
@@ -33,6 +33,24 @@ pub(super) fn of_node(node: NodeId) -> Labels {
     vec![("node", node.0.to_string())]
 }
 
+/// A row for each node.
+pub(super) fn by_node<'a, T>(
+    nodes: impl IntoIterator<Item = (&'a NodeId, T)>,
+    value: impl Fn(T) -> f64,
+) -> impl Iterator<Item = (Labels, f64)> {
+    let nodes = nodes.into_iter();
+    nodes.map(move |(&node, of)| (of_node(node), value(of)))
+}
+
+/// A row for each value of a label.
+pub(super) fn by_label(
+    label: &'static str,
+    counts: impl IntoIterator<Item = (&'static str, u64)>,
+) -> impl Iterator<Item = (Labels, f64)> {
+    let counts = counts.into_iter();
+    counts.map(move |(of, count)| (vec![(label, of.to_owned())], count as f64))
+}
+
 /// The rows of a meter, by the racks of sender and receiver and by purpose.
 pub(super) fn traffic(meter: &Meter) -> Vec<(Labels, f64)> {
     let rack =
@@ -48,3 +66,14 @@ pub(super) fn traffic(meter: &Meter) -> Vec<(Labels, f64)> {
     })
     .collect()
 }
+
+/// Adds metrics to a page: for each the method of [`gabion_metrics::Page`], its name, its unit if it has one, its help, and
+/// its value or rows.
+macro_rules! add {
+    ($page:ident: $($form:ident $name:literal $([$unit:expr])?: $help:literal, $value:expr;)+) => {
+        $($page.$form($name, $help, $crate::metrics::labels::add!(@unit $($unit)?), $value);)+
+    };
+    (@unit) => { None };
+    (@unit $unit:expr) => { Some($unit) };
+}
+pub(super) use add;

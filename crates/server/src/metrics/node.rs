@@ -1,6 +1,6 @@
 //! The metrics of a node.
 
-use super::labels::{Label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
+use super::labels::{Label, add, by_label, of_node, seconds_of_ms, seconds_of_us, times, traffic};
 use super::listener::MetricsListener;
 use super::requests::Requests;
 use crate::array_watch::{ArrayWatch, Wear};
@@ -86,20 +86,16 @@ impl NodeWork {
 
     fn add_to(&self, page: &mut Page, limited: &BTreeMap<&'static str, u64>) {
         self.requests.add_to(page, limited);
-        let help =
-            "Duration of updates that this node committed as a primary, by pool and update scheme";
-        page.add("update", help, Some(Unit::Seconds), self.updates.clone());
-        let help = "Bytes that these updates have changed";
-        page.add(
-            "updated",
-            help,
-            Some(Unit::Bytes),
-            self.updated_bytes.clone(),
-        );
-        let help = "Duration of merges of records into chunks: applied from the journal, or merged from a reserve";
-        page.add("merge", help, Some(Unit::Seconds), self.merges.clone());
-        let help = "Duration of disk syncs of files and directories";
-        page.add("disk_sync", help, Some(Unit::Seconds), self.syncs.clone());
+        add! { page:
+            add "update"[Unit::Seconds]:
+                "Duration of updates that this node committed as a primary, by pool and update scheme",
+                self.updates.clone();
+            add "updated"[Unit::Bytes]: "Bytes that these updates have changed", self.updated_bytes.clone();
+            add "merge"[Unit::Seconds]:
+                "Duration of merges of records into chunks: applied from the journal, or merged from a reserve",
+                self.merges.clone();
+            add "disk_sync"[Unit::Seconds]: "Duration of disk syncs of files and directories", self.syncs.clone();
+        }
     }
 }
 
@@ -178,9 +174,11 @@ impl Exposed for NodeMetrics {
         add_identity(&mut page, parts.node.id(), parts.rack);
         let figures = parts.node.figures().await;
         self.work.add_to(&mut page, &figures.limited);
-        let help = "Payload bytes of slices that this node has sent, by the racks of sender and receiver and by purpose";
-        let sent = traffic(&parts.meter.snapshot());
-        page.counters("sent", help, Some(Unit::Bytes), sent);
+        add! { page:
+            counters "sent"[Unit::Bytes]:
+                "Payload bytes of slices that this node has sent, by the racks of sender and receiver and by purpose",
+                traffic(&parts.meter.snapshot());
+        }
         add_figures(&mut page, &figures);
         add_store(&mut page, &figures.store);
         if let Some(array) = &parts.array {
@@ -194,105 +192,89 @@ fn add_identity(page: &mut Page, node: NodeId, rack: RackId) {
     let mut labels = of_node(node);
     labels.push(("rack", rack.0.to_string()));
     labels.push(("version", env!("CARGO_PKG_VERSION").to_owned()));
-    let help = "The node's id, its rack and its release; the value is always 1";
-    page.gauges("info", help, None, [(labels, 1.0)]);
+    add! { page:
+        gauges "info": "The node's id, its rack and its release; the value is always 1", [(labels, 1.0)];
+    }
 }
 
 fn add_figures(page: &mut Page, figures: &NodeFigures) {
-    let help = "Payload bytes that nodes should have sent for the updates and commits that this node has run as a primary";
-    let planned = traffic(&figures.planned);
-    page.counters("planned", help, Some(Unit::Bytes), planned);
-    let help = "Time until the node's lease expires; 0 when it does not serve";
-    let lease_s = seconds_of_ms(figures.lease_ms);
-    page.gauge("lease_left", help, Some(Unit::Seconds), lease_s);
-    let help = "1 when the store has failed and the node leaves, else 0";
-    page.gauge(
-        "store_failed",
-        help,
-        None,
-        f64::from(u8::from(figures.has_failed)),
-    );
-    let mut bytes = |name, help, value: u64| {
-        page.gauge(name, help, Some(Unit::Bytes), value as f64);
-    };
+    add! { page:
+        counters "planned"[Unit::Bytes]:
+            "Payload bytes that nodes should have sent for the updates and commits that this node has run as a primary",
+            traffic(&figures.planned);
+        gauge "lease_left"[Unit::Seconds]: "Time until the node's lease expires; 0 when it does not serve",
+            seconds_of_ms(figures.lease_ms);
+        gauge "store_failed": "1 when the store has failed and the node leaves, else 0",
+            f64::from(u8::from(figures.has_failed));
+    }
     if let Some(space) = figures.space {
-        bytes("capacity", "Capacity of the disk", space.capacity_bytes);
-        let help = "Bytes of the disk that are free for new chunks";
-        bytes("free", help, space.free_bytes);
+        add! { page:
+            gauge "capacity"[Unit::Bytes]: "Capacity of the disk", space.capacity_bytes as f64;
+            gauge "free"[Unit::Bytes]: "Bytes of the disk that are free for new chunks", space.free_bytes as f64;
+        }
     }
     if let Some(usage) = &figures.usage {
-        let help =
-            "Bytes that the store uses: chunks with headers and reserves, the journal, the trash";
-        bytes("used", help, usage.used_bytes);
+        add! { page:
+            gauge "used"[Unit::Bytes]:
+                "Bytes that the store uses: chunks with headers and reserves, the journal, the trash",
+                usage.used_bytes as f64;
+        }
     }
-    let help =
-        "Bytes of settled and unsettled records in the journal that are not in their chunks yet";
     if let Some(pending_bytes) = figures.pending_bytes {
-        bytes("pending", help, pending_bytes);
+        add! { page:
+            gauge "pending"[Unit::Bytes]:
+                "Bytes of settled and unsettled records in the journal that are not in their chunks yet",
+                pending_bytes as f64;
+        }
     }
-    bytes(
-        "staged",
-        "New bytes that clients have staged",
-        figures.staged_bytes,
-    );
-    let help = "Bytes of slices that wait for their parts of plans";
-    bytes("early_slices", help, figures.waiting_bytes);
-    let help = "Time since the journal last had no pending records; 0 when it has none";
-    let pending_s = seconds_of_ms(figures.pending_ms.unwrap_or(0));
-    page.gauge("pending_age", help, Some(Unit::Seconds), pending_s);
-    let help = "Stripes in the node's memory as a primary";
-    page.gauge("led_stripes", help, None, figures.led_stripe_count as f64);
     let reserved = figures.usage.iter().flat_map(|usage| &usage.reserved_bytes);
     let reserved = reserved.map(|(pool, &bytes)| {
         let labels: Labels = vec![("pool_id", pool.0.to_string())];
         (labels, bytes as f64)
     });
-    let help = "Bytes of reserves that have disk space, by the number of the pool";
-    page.gauges(
-        "reserved",
-        help,
-        Some(Unit::Bytes),
-        reserved.collect::<Vec<_>>(),
-    );
+    add! { page:
+        gauge "staged"[Unit::Bytes]: "New bytes that clients have staged", figures.staged_bytes as f64;
+        gauge "early_slices"[Unit::Bytes]: "Bytes of slices that wait for their parts of plans",
+            figures.waiting_bytes as f64;
+        gauge "pending_age"[Unit::Seconds]:
+            "Time since the journal last had no pending records; 0 when it has none",
+            seconds_of_ms(figures.pending_ms.unwrap_or(0));
+        gauge "led_stripes": "Stripes in the node's memory as a primary", figures.led_stripe_count as f64;
+        gauges "reserved"[Unit::Bytes]:
+            "Bytes of reserves that have disk space, by the number of the pool", reserved;
+    }
 }
 
 fn add_store(page: &mut Page, counts: &StoreCounts) {
-    let mut count = |name, help, value: u64| page.counter(name, help, None, value as f64);
-    count(
-        "appended_records",
-        "Records appended by updates",
-        counts.append_count,
-    );
-    let help =
-        "Appends that waited for a merge because their chunk's reserve was full, or was given back";
-    count("stalled_appends", help, counts.stalled_append_count);
-    let help = "Records that went to the journal because their reserve had no space for them";
-    count("spilled_records", help, counts.spilled_record_count);
-    let help = "Syncs of files' data that the store has asked for";
-    count("store_syncs", help, counts.sync_count);
     let merged = [
         ("foreground", counts.foreground_merge_count),
         ("background", counts.background_merge_count),
     ];
-    let merged = merged.map(|(place, count)| (vec![("where", place.to_owned())], count as f64));
-    let help = "Merges of chunks, in the background or while an append waited";
-    page.counters("merged_chunks", help, None, merged);
     let written = [
         ("journal", counts.journal_bytes),
         ("images", counts.image_bytes),
         ("reserves", counts.reserve_bytes),
         ("in_place", counts.in_place_bytes),
     ];
-    let written = written.map(|(to, bytes)| (vec![("to", to.to_owned())], bytes as f64));
-    let help = "Bytes that the store has written: to its journal, as images in it, to reserves, and in place by merges";
-    page.counters("written", help, Some(Unit::Bytes), written);
-    let mut bytes = |name, help, value: u64| {
-        page.counter(name, help, Some(Unit::Bytes), value as f64);
-    };
-    let help = "Bytes of records whose appends have stalled";
-    bytes("stalled", help, counts.stalled_append_bytes);
-    let help = "Bytes of reserves given back to the file system";
-    bytes("punched", help, counts.punched_bytes);
+    add! { page:
+        counter "appended_records": "Records appended by updates", counts.append_count as f64;
+        counter "stalled_appends":
+            "Appends that waited for a merge because their chunk's reserve was full, or was given back",
+            counts.stalled_append_count as f64;
+        counter "spilled_records":
+            "Records that went to the journal because their reserve had no space for them",
+            counts.spilled_record_count as f64;
+        counter "store_syncs": "Syncs of files' data that the store has asked for", counts.sync_count as f64;
+        counters "merged_chunks": "Merges of chunks, in the background or while an append waited",
+            by_label("where", merged);
+        counters "written"[Unit::Bytes]:
+            "Bytes that the store has written: to its journal, as images in it, to reserves, and in place by merges",
+            by_label("to", written);
+        counter "stalled"[Unit::Bytes]: "Bytes of records whose appends have stalled",
+            counts.stalled_append_bytes as f64;
+        counter "punched"[Unit::Bytes]: "Bytes of reserves given back to the file system",
+            counts.punched_bytes as f64;
+    }
 }
 
 fn add_array(page: &mut Page, status: &ArrayStatus, wear: &Wear) {
@@ -305,58 +287,39 @@ fn add_array(page: &mut Page, status: &ArrayStatus, wear: &Wear) {
     let by_state = ["whole", "rebuilding", "absent", "failed"].map(|state| {
         let devices = status.devices.iter();
         let count = devices.filter(|device| name(device.state) == state).count();
-        (vec![("state", state.to_owned())], count as f64)
+        (state, count as u64)
     });
-    page.gauges(
-        "array_devices",
-        "Devices of the array, by state",
-        None,
-        by_state,
-    );
-    let help = "Stripes on the array's devices";
-    page.gauge("array_stripes", help, None, f64::from(status.stripe_count));
-    let help = "Stripes of the array that lack a chunk";
-    let degraded = f64::from(status.degraded_stripe_count);
-    page.gauge("array_degraded_stripes", help, None, degraded);
-    let help =
-        "Stripes of the array with unreadable bytes, which are neither collected nor rebuilt";
-    let unreadable = wear.unreadable_stripe_count as f64;
-    page.gauge("array_unreadable_stripes", help, None, unreadable);
-    let help = "Free stripes of the array";
-    page.gauge(
-        "array_free_stripes",
-        help,
-        None,
-        f64::from(wear.free_stripe_count),
-    );
     let written = [
         ("files", wear.counts.written_pages),
         ("table", wear.counts.table_pages),
         ("collection", wear.counts.moved_pages),
     ];
-    let written = written.map(|(of, pages)| (vec![("of", of.to_owned())], pages as f64));
-    let help =
-        "Pages of 4 KiB written to the array: of files, of their table, and moved by collection";
-    page.counters("array_written_pages", help, None, written);
-    let help = "Pages that were written again in a buffer and never reached a device";
-    let absorbed = wear.counts.absorbed_pages as f64;
-    page.counter("array_absorbed_pages", help, None, absorbed);
     let stripes = [
         ("buffered", wear.counts.flushed_stripes),
         ("direct", wear.counts.direct_stripes),
         ("collected", wear.counts.collected_stripes),
     ];
-    let stripes = stripes.map(|(how, count)| (vec![("how", how.to_owned())], count as f64));
-    let help = "Stripes of the array written from buffers or directly, and emptied by collection";
-    page.counters("array_moved_stripes", help, None, stripes);
-    let help = "Times that a write waited for collection";
-    page.counter("array_stalls", help, None, wear.counts.stall_count as f64);
-    let help = "Bytes that the array's devices were given with whole stripes, parity included; rebuilds are not counted";
-    let device_bytes = wear.device_bytes() as f64;
-    page.counter(
-        "array_device_written",
-        help,
-        Some(Unit::Bytes),
-        device_bytes,
-    );
+    add! { page:
+        gauges "array_devices": "Devices of the array, by state", by_label("state", by_state);
+        gauge "array_stripes": "Stripes on the array's devices", f64::from(status.stripe_count);
+        gauge "array_degraded_stripes": "Stripes of the array that lack a chunk",
+            f64::from(status.degraded_stripe_count);
+        gauge "array_unreadable_stripes":
+            "Stripes of the array with unreadable bytes, which are neither collected nor rebuilt",
+            wear.unreadable_stripe_count as f64;
+        gauge "array_free_stripes": "Free stripes of the array", f64::from(wear.free_stripe_count);
+        counters "array_written_pages":
+            "Pages of 4 KiB written to the array: of files, of their table, and moved by collection",
+            by_label("of", written);
+        counter "array_absorbed_pages":
+            "Pages that were written again in a buffer and never reached a device",
+            wear.counts.absorbed_pages as f64;
+        counters "array_moved_stripes":
+            "Stripes of the array written from buffers or directly, and emptied by collection",
+            by_label("how", stripes);
+        counter "array_stalls": "Times that a write waited for collection", wear.counts.stall_count as f64;
+        counter "array_device_written"[Unit::Bytes]:
+            "Bytes that the array's devices were given with whole stripes, parity included; rebuilds are not counted",
+            wear.device_bytes() as f64;
+    }
 }

@@ -1,8 +1,8 @@
 //! The counts of both roles: requests with their times and refusals, refusals before a request reached the role, and
 //! events.
 
-use super::labels::{Label, seconds_of_us, times};
-use gabion_metrics::{Labels, Page};
+use super::labels::{Label, add, by_label, seconds_of_us, times};
+use gabion_metrics::Page;
 use gabion_protocol::measure::Answered;
 use gabion_protocol::message::Purpose;
 use gabion_wire::{ConnectionLimit, NotAdmitted, WireError};
@@ -93,7 +93,9 @@ impl Requests {
             WireError::Full(limit) => self.limited(limit.name()),
             WireError::Untrusted(_) => self.refused("untrusted"),
             WireError::WrongCluster { .. } => self.refused("wrong_cluster"),
-            WireError::WrongVersion { .. } => self.refused("wrong_version"),
+            WireError::WrongVersion { .. } | WireError::UnclearVersions { .. } => {
+                self.refused("wrong_version");
+            }
             WireError::WantsTls | WireError::NoTls => self.refused("tls"),
             WireError::Corrupt(_) => self.refused("corrupt"),
             WireError::DeadlinePassed { .. } => self.refused("late"),
@@ -117,24 +119,21 @@ impl Requests {
 
     /// Adds the counts to a page, with those of the role's own limits.
     pub(super) fn add_to(&self, page: &mut Page, limited: &BTreeMap<&'static str, u64>) {
-        let help = "Duration of requests from arrival to answer, by request and by the purpose of a plan's part";
-        page.add("request", help, Some(Unit::Seconds), self.seconds.clone());
-        let help =
-            "Requests that were refused or failed, by request and by the reason of the reply";
-        page.add("refusals", help, None, self.refusals.clone());
-        let help =
-            "Connections and requests that were refused before they reached the role, by reason";
-        page.add("turned_away", help, None, self.connections.clone());
-        let help = "Events of the process's log, by kind";
-        page.add("events", help, None, self.events.clone());
         let own = self.lock_limits().clone();
-        let limits = own.iter().chain(limited);
-        let rows = limits.map(|(&limit, &count)| {
-            let labels: Labels = vec![("limit", limit.to_owned())];
-            (labels, count as f64)
-        });
-        let rows: Vec<_> = rows.collect();
-        let help = "Connections, requests, bytes and frames refused by a limit per peer, by limit";
-        page.counters("limit_refusals", help, None, rows);
+        let limits = own.into_iter().chain(limited.clone());
+        add! { page:
+            add "request"[Unit::Seconds]:
+                "Duration of requests from arrival to answer, by request and by the purpose of a plan's part",
+                self.seconds.clone();
+            add "refusals": "Requests that were refused or failed, by request and by the reason of the reply",
+                self.refusals.clone();
+            add "turned_away":
+                "Connections and requests that were refused before they reached the role, by reason",
+                self.connections.clone();
+            add "events": "Events of the process's log, by kind", self.events.clone();
+            counters "limit_refusals":
+                "Connections, requests, bytes and frames refused by a limit per peer, by limit",
+                by_label("limit", limits);
+        }
     }
 }

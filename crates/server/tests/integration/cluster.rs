@@ -9,6 +9,7 @@ use gabion_server::{
     CoordinatorConfig, CoordinatorProcess, Engine, MetadataPlace, NodeConfig, NodeProcess,
     Protection,
 };
+use gabion_wire::Versions;
 use gabion_wire::trust::Security;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -112,6 +113,7 @@ fn coordinator(directory: &Path) -> Server {
             ..CoordinatorOptions::default()
         },
         protection: Protection::Insecure,
+        versions: Versions::CURRENT,
         metrics: Some(LISTEN.to_owned()),
         slow: None,
     };
@@ -142,6 +144,7 @@ fn node(directory: &Path, id: NodeId, rack: u32, coordinator: &str) -> Server {
         reserve_bytes_per_s: 16 << 20,
         links: None,
         security: Security::insecure(),
+        versions: Versions::CURRENT,
         metrics: Some(LISTEN.to_owned()),
         slow: None,
     };

@@ -9,7 +9,7 @@ use crate::error::{IoContext, StoreError, is_shortage};
 use crate::index::Stripe;
 use crate::paths::chunk_path;
 use crate::records::Obsolete;
-use crate::reserve;
+use crate::reserve::{self, FoundReserve};
 use crate::state::State;
 use crate::store::Shared;
 use gabion_layout::{ChunkId, ChunkIndex, StripeId};
@@ -76,18 +76,11 @@ impl State {
             Header::Unread => {}
         }
         let file = self.open_chunk(chunk)?;
-        let read = read_header(Source::File(&*file), chunk).and_then(|header| {
-            // The header of a chunk with a reserve changes without an image in the journal, so
-            // after a failed sync the page cache may differ from the device.
-            match header.spec.keeping.reserve_bytes() {
-                Some(_) => read_header(Source::Device(&*file), chunk),
-                None => Ok(header),
-            }
-        });
-        let found = read.and_then(|header| {
-            let synced_lsn = self.reserves.witnessed_lsn(&header);
-            Ok((header, reserve::find(&*file, &header, synced_lsn)?))
-        });
+        let found = match self.load(chunk, &*file) {
+            // One failed read must not cost the chunk.
+            Err(ReadFailure::Corrupt(_)) => self.load(chunk, &*file),
+            found => found,
+        };
         match found {
             Ok((header, found)) => {
                 self.set_header(header);
@@ -99,6 +92,22 @@ impl State {
             Err(failure @ ReadFailure::Io(_)) => Err(failure.into_error(chunk)),
             Err(ReadFailure::Corrupt(_)) => Err(self.lose(chunk)),
         }
+    }
+
+    /// Reads a chunk's header and the records in its reserve from its file.
+    fn load(
+        &self,
+        chunk: ChunkId,
+        file: &dyn DiskFile,
+    ) -> Result<(ChunkHeader, Option<FoundReserve>), ReadFailure> {
+        let mut header = read_header(Source::File(file), chunk)?;
+        if header.spec.keeping.reserve_bytes().is_some() {
+            // The header of a chunk with a reserve changes without an image in the journal, so
+            // after a failed sync the page cache may differ from the device.
+            header = read_header(Source::Device(file), chunk)?;
+        }
+        let synced_lsn = self.reserves.witnessed_lsn(&header);
+        Ok((header, reserve::find(file, &header, synced_lsn)?))
     }
 
     /// Takes over a chunk's header as it is on disk now: the stripe's state includes it, and
@@ -170,10 +179,16 @@ impl State {
         }
     }
 
-    /// Opens a chunk's file. If the file is missing or cannot be opened, the chunk is lost.
+    /// Opens a chunk's file. If the file is missing or cannot be opened twice in a row, the chunk is
+    /// lost.
     fn open_chunk(&mut self, chunk: ChunkId) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = chunk_path(chunk);
-        match self.chunks.disk.open(&path) {
+        let opened = match self.chunks.disk.open(&path) {
+            // One failure must not cost the chunk.
+            Err(source) if !is_shortage(&source) => self.chunks.disk.open(&path),
+            opened => opened,
+        };
+        match opened {
             Err(source) if !is_shortage(&source) => Err(self.lose(chunk)),
             opened => opened.context_or_busy("open", &path),
         }

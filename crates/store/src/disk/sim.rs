@@ -15,7 +15,10 @@ pub use model::DiskCounts;
 
 use crate::disk::{Disk, DiskFile, PhysicalExtent};
 use gabion_layout::ByteRange;
-use model::{Change, Fate, Inode, NameChange, Node, State, directory_of, lock_inode, powered_off};
+use model::{
+    Change, Fate, Inode, NameChange, Node, State, directory_of, input_output_error, lock_inode,
+    powered_off,
+};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,6 +66,11 @@ impl SimDisk {
     /// Makes the next read that misses the cache fail with an I/O error. Later ones work again.
     pub fn fail_next_read(&self) {
         self.lock().fails_next.read = true;
+    }
+
+    /// Makes the next open of a file fail with an I/O error. Later ones work again.
+    pub fn fail_next_open(&self) {
+        self.lock().fails_next.open = true;
     }
 
     /// The files of which a read has failed by [`SimDisk::fail_next_read`] since the last call. Files
@@ -285,9 +293,12 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let state = self.lock();
+        let mut state = self.lock();
         state.check_descriptors()?;
         state.check_path(path)?;
+        if std::mem::take(&mut state.fails_next.open) {
+            return Err(input_output_error());
+        }
         Ok(self.handle(state.file(path)?, &state))
     }
 

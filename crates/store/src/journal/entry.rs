@@ -178,7 +178,7 @@ impl UpdateHead {
     }
 }
 
-/// What is encoded as the head of a frame.
+/// A value that is encoded as the head of a frame.
 pub(crate) trait Head {
     /// The kind of the frame.
     fn frame_kind(&self) -> u8;

@@ -49,7 +49,7 @@ impl Store {
             if place == Place::Merge {
                 self.shared.merge_first(record, has_stalled)?;
             } else {
-                self.shared.back_reserve(record.chunk)?;
+                self.shared.back_reserve(record.chunk, head.frame_bytes())?;
             }
             state = self.shared.lock();
             if let Some(held) = self.shared.admit(&mut state, record, &head)? {

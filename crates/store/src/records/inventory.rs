@@ -115,22 +115,27 @@ impl Store {
     }
 
     /// Makes decisions durable that the others took while this store was away, with one journal
-    /// sync for all. Stripes that are not here are skipped.
+    /// sync for all. Stripes that are not here are skipped. Returns the chunks that the decisions
+    /// have cost, because dropped records could not be taken out of their reserves: their headers are
+    /// damaged now.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Io`] and [`StoreError::Failed`]; some of the
-    /// decisions may be durable then.
-    pub fn adopt_decisions(&self, decisions: &[Decision]) -> Result<(), StoreError> {
-        let mut needed_lsn = 0;
+    /// decisions may be durable then, and may have cost chunks.
+    pub fn adopt_decisions(&self, decisions: &[Decision]) -> Result<Vec<ChunkId>, StoreError> {
+        let (mut needed_lsn, mut chunks) = (0, Vec::new());
         for decision in decisions {
             if let Some((epoch, dropped)) = self.shared.fence_off(decision)? {
                 let last = decision.stands.last().map(|&(_, sequence)| sequence);
                 let mark = last.unwrap_or_default();
-                let resolved = self.shared.resolve(decision.stripe, epoch, mark, &dropped);
-                needed_lsn = needed_lsn.max(resolved?);
+                let stripe = decision.stripe;
+                let resolved = self.shared.resolve(stripe, epoch, mark, &dropped)?;
+                needed_lsn = needed_lsn.max(resolved.lsn);
+                chunks.extend(resolved.lost);
             }
         }
-        self.shared.sync(needed_lsn)
+        self.shared.sync(needed_lsn)?;
+        Ok(chunks)
     }
 }
 

@@ -117,6 +117,9 @@ pub struct StripeState {
     /// The records above the mark, all of them durable, in the order of their chunks and
     /// sequences.
     pub records: Vec<RecordSummary>,
+    /// A chunk with a damaged header, if no other chunk of the stripe is intact here: records of it
+    /// may be missing from `records`.
+    pub lost: Option<ChunkId>,
 }
 
 /// The update as of which a chunk is read.

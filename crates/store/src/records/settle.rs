@@ -38,13 +38,17 @@ impl Store {
         self.shared.sync(needed_lsn)
     }
 
-    /// The store's state of a stripe above its mark. Everything reported is durable.
+    /// The store's state of a stripe above its mark, with all records. Everything reported is
+    /// durable.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchStripe`]; [`StoreError::Io`] and [`StoreError::Failed`].
+    /// [`StoreError::NoSuchStripe`]; as [`StripeState::whole`]; [`StoreError::Io`] and
+    /// [`StoreError::Failed`].
     pub fn collect(&self, stripe: StripeId) -> Result<StripeState, StoreError> {
-        let found = self.shared.lock().held(stripe)?;
+        let found = self.shared.lock().held(stripe)?.whole()?;
         self.shared.sync_held([stripe])?;
+        // The reserve of a chunk that was lost before the sync was not synced.
+        self.shared.lock().held(stripe)?.whole()?;
         Ok(found)
     }
 
@@ -124,6 +128,8 @@ impl Store {
     /// - [`StoreError::Fenced`] when a later epoch was promised.
     /// - [`StoreError::Settled`] when a record to drop is held at or below the earlier mark: it
     ///   stood already.
+    /// - [`StoreError::Corrupt`] when the outcome is durable, but a reserve could not be read, which
+    ///   cost its chunk. A repetition succeeds.
     /// - [`StoreError::NoSuchStripe`], [`StoreError::NoSpace`], [`StoreError::Io`],
     ///   [`StoreError::Failed`]; [`StoreError::Malformed`] when more than 2048 updates are dropped.
     pub fn resolve(
@@ -133,23 +139,48 @@ impl Store {
         mark: Sequence,
         dropped: &[Sequence],
     ) -> Result<(), StoreError> {
-        let lsn = self.shared.resolve(stripe, epoch, mark, dropped)?;
-        self.shared.sync(lsn)
+        let resolved = self.shared.resolve(stripe, epoch, mark, dropped)?;
+        self.shared.sync(resolved.lsn)?;
+        match resolved.lost {
+            Some(chunk) => Err(StoreError::corrupt_whole(chunk)),
+            None => Ok(()),
+        }
     }
 }
 
+impl StripeState {
+    /// The same, if it has all records of the stripe.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when it may lack some, because the store has lost its chunk.
+    pub fn whole(self) -> Result<Self, StoreError> {
+        if let Some(chunk) = self.lost {
+            return Err(StoreError::corrupt_whole(chunk));
+        }
+        Ok(self)
+    }
+}
+
+/// A recovery rule's outcome in the journal.
+pub(crate) struct Resolved {
+    /// It is durable once the journal is synced up to this position.
+    pub(crate) lsn: u64,
+    /// A chunk that it has cost: dropped records could not be taken out of its reserve.
+    pub(crate) lost: Option<ChunkId>,
+}
+
 impl Shared {
-    /// [`Store::resolve`], which is durable once the journal is synced up to the returned position.
+    /// [`Store::resolve`] without the sync.
     pub(crate) fn resolve(
         &self,
         stripe: StripeId,
         epoch: Epoch,
         mark: Sequence,
         dropped: &[Sequence],
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Resolved, StoreError> {
         // Dropped records leave their reserve before the outcome takes effect: once the mark is
         // above it, a record in a reserve counts as settled.
-        let emptied = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
+        let (emptied, lost) = self.empty_of_dropped(stripe, epoch, mark, dropped)?;
         let mut state = self.lock();
         self.check_latch()?;
         let known = state.know_stripe(stripe)?;
@@ -168,18 +199,19 @@ impl Shared {
         let entry = state_entry(outcome, stamps.clone());
         let position = self.append(&mut state, &entry, &[], Room::Reserved)?;
         state.learn(outcome, stamps);
-        Ok(position.end_lsn())
+        let lsn = position.end_lsn();
+        Ok(Resolved { lsn, lost })
     }
 
-    /// Empties the reserves of a stripe that hold records dropped by a resolution, and returns the
-    /// stamps of these records.
+    /// Empties the reserves of a stripe that hold records dropped by a resolution. Returns the
+    /// stamps of these records, and a chunk that is lost because its reserve cannot be read.
     fn empty_of_dropped(
         &self,
         stripe: StripeId,
         epoch: Epoch,
         mark: Sequence,
         dropped: &[Sequence],
-    ) -> Result<Vec<UpdateStamp>, StoreError> {
+    ) -> Result<(Vec<UpdateStamp>, Option<ChunkId>), StoreError> {
         let (stamps, chunks) = {
             let mut state = self.lock();
             self.check_latch()?;
@@ -195,20 +227,29 @@ impl Shared {
             let chunks: Vec<ChunkId> = holding.map(id).collect();
             (stamps, chunks)
         };
-        for &chunk in &chunks {
+        if chunks.is_empty() {
+            return Ok((Vec::new(), None));
+        }
+        let mut lost = None;
+        for chunk in chunks {
             let gate = self.lock().chunks.gate(chunk);
             let _changing = gate.begin_change();
-            match self.empty_reserve(&gate, chunk, &stamps) {
+            let empty = || self.empty_reserve(&gate, chunk, &stamps);
+            let emptied = match empty() {
+                // One failed read must not cost the chunk.
+                Err(StoreError::Corrupt { .. }) => empty(),
+                emptied => emptied,
+            };
+            match emptied {
                 Ok(()) | Err(StoreError::NoSuchChunk { .. }) => {}
-                Err(StoreError::Corrupt { .. }) => self.invalidate(&gate, chunk)?,
+                Err(StoreError::Corrupt { .. }) => {
+                    self.invalidate(&gate, chunk)?;
+                    lost = Some(chunk);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(if chunks.is_empty() {
-            Vec::new()
-        } else {
-            stamps
-        })
+        Ok((stamps, lost))
     }
 }
 
@@ -268,11 +309,13 @@ impl State {
             let unsettled = chunk.unsettled_after(known.mark());
             unsettled.map(|(_, head)| summary(head))
         });
+        let lost = known.lost_chunk().map(|index| ChunkId { stripe, index });
         Ok(StripeState {
             epoch: known.epoch(),
             generation: known.generation(),
             mark: known.mark(),
             records: unsettled.collect(),
+            lost,
         })
     }
 

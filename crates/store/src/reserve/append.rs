@@ -16,12 +16,12 @@ use crate::store::Shared;
 use gabion_layout::{ByteRange, ChunkId, Sequence};
 
 impl Shared {
-    /// Gives a chunk's reserve its disk space before the first append to it, so that no later one
-    /// fails for lack of it. On a full disk it stays without.
-    pub(crate) fn back_reserve(&self, chunk: ChunkId) -> Result<(), StoreError> {
+    /// Gives a chunk's reserve its disk space before the first append to it, of a record of
+    /// `frame_bytes`, so that no later one that fits fails for lack of it. On a full disk it stays without.
+    pub(crate) fn back_reserve(&self, chunk: ChunkId, frame_bytes: u64) -> Result<(), StoreError> {
         let gate = self.lock().chunks.gate(chunk);
         let _changing = gate.begin_change();
-        match self.allocate_whole(&gate, chunk) {
+        match self.allocate_whole(&gate, chunk, frame_bytes) {
             Err(StoreError::NoSpace { .. }) => Ok(()),
             backed => self.require(backed),
         }
@@ -29,11 +29,17 @@ impl Shared {
 
     /// Allocates a reserve in its planned size, and notes that size in the header. If a full disk
     /// has no room for a larger size, the reserve keeps that of its header.
-    fn allocate_whole(&self, gate: &Gate, chunk: ChunkId) -> Result<(), StoreError> {
+    fn allocate_whole(
+        &self,
+        gate: &Gate,
+        chunk: ChunkId,
+        frame_bytes: u64,
+    ) -> Result<(), StoreError> {
         let (header, old_bytes) = self.reserve_header(chunk)?;
         let (file, mut bytes) = {
             let mut state = self.lock();
-            let Some(bytes) = state.reserve(chunk).and_then(Reserve::unbacked_bytes) else {
+            let unbacked_bytes = |reserve: &Reserve| reserve.unbacked_bytes(frame_bytes);
+            let Some(bytes) = state.reserve(chunk).and_then(unbacked_bytes) else {
                 return Ok(());
             };
             (state.open_file(chunk)?, bytes)

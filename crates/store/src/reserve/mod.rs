@@ -23,7 +23,7 @@ mod syncing;
 pub(crate) mod witness;
 mod witnessing;
 
-use crate::chunk::file::{self, ChunkHeader, ReadFailure};
+use crate::chunk::file::{self, BLOCK_BYTES, ChunkHeader, ReadFailure};
 use crate::disk::{DiskFile, Source};
 use crate::journal::entry::{Entry, UpdateHead};
 use crate::journal::frame;
@@ -168,7 +168,12 @@ impl Reserve {
     /// This reserve after a header change to this beginning and size.
     fn changed_to(self, first_lsn: u64, bytes: u64) -> Self {
         if first_lsn == self.first_lsn {
-            return Self { bytes, ..self };
+            let planned_bytes = self.planned_bytes.filter(|_| bytes == self.bytes);
+            return Self {
+                bytes,
+                planned_bytes,
+                ..self
+            };
         }
         Self {
             is_backed: self.is_backed,
@@ -185,9 +190,11 @@ impl Reserve {
         self.end_lsn == 0
     }
 
-    /// The size that it takes when it gets its disk space; `None` if it has that, or needs none.
-    fn unbacked_bytes(&self) -> Option<u64> {
+    /// The size that it takes when it gets its disk space for a record; `None` if it has that, or needs none.
+    fn unbacked_bytes(&self, frame_bytes: u64) -> Option<u64> {
         let planned_bytes = self.planned_bytes.filter(|_| self.is_new());
+        let planned_bytes =
+            planned_bytes.map(|bytes| bytes.max(frame_bytes.next_multiple_of(BLOCK_BYTES)));
         let needs_space = !self.is_backed && self.bytes > 0;
         needs_space.then(|| planned_bytes.unwrap_or(self.bytes))
     }

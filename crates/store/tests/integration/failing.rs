@@ -80,6 +80,27 @@ fn a_header_that_cannot_be_read_costs_its_chunk() {
 }
 
 #[test]
+fn one_failed_open_costs_no_chunk() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    disk.fail_next_open();
+    let found = whole(&store, chunk(1, 0), FIRST).unwrap();
+    assert_eq!(found, pattern(1, BYTES));
+    check_lives(&store);
+}
+
+#[test]
+fn one_failed_read_of_a_header_costs_no_chunk() {
+    let disk = two_chunks();
+    let (store, _) = open(&disk);
+    disk.fail_next_read();
+    let found = whole(&store, chunk(1, 0), FIRST).unwrap();
+    assert_eq!(found, pattern(1, BYTES));
+    assert_eq!(disk.take_failed_reads(), [chunk_path(chunk(1, 0))]);
+    check_lives(&store);
+}
+
+#[test]
 fn a_chunk_file_that_vanished_costs_its_chunk() {
     let disk = two_chunks();
     let (store, _) = open(&disk);

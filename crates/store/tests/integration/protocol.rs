@@ -93,7 +93,7 @@ fn a_chunk_made_in_a_term_is_not_removed_by_late_requests_of_earlier_terms() {
 }
 
 #[test]
-fn what_collect_reports_survives_a_crash() {
+fn the_report_of_a_collect_survives_a_crash() {
     let (disk, store, _) = with_chunk();
     append(&store, chunk(1, 0), stamp(1, 1), NewBytes, 0, b"not synced").unwrap();
     let told = store.collect(StripeId(1)).unwrap();

@@ -3,7 +3,7 @@
 use crate::{OPTIONS, append, chunk, open, pattern, read, spec, stamp, write_chunk};
 use gabion_layout::{ChunkId, Epoch, Generation, Keeping, Sequence};
 use gabion_store::{
-    ChunkSpec, Cut, Disk as _, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError,
+    ChunkSpec, Cut, Decision, Disk as _, Lsn, RealDisk, RecordKind, SimDisk, Store, StoreError,
 };
 use std::sync::Arc;
 
@@ -502,6 +502,79 @@ fn a_crash_while_a_reserve_gets_space_loses_no_acknowledged_record() {
     }
 }
 
+/// A store with two updates in a reserve, of which a resolution drops the second one.
+fn with_update_to_drop() -> (SimDisk, Store, ChunkId, Vec<u8>) {
+    let (disk, store, id, bytes) = prepare();
+    append_one(&store, id, 1);
+    append_one(&store, id, 2);
+    assert_eq!(store.reserve(id).unwrap().unwrap().record_count, 2);
+    store.fence(id.stripe, Epoch(2), Generation(1)).unwrap();
+    (disk, store, id, bytes)
+}
+
+#[test]
+fn one_failed_read_of_a_reserve_costs_no_chunk_when_updates_are_dropped() {
+    let (disk, store, id, bytes) = with_update_to_drop();
+    disk.fail_next_read();
+    let dropped = [Sequence(2)];
+    store
+        .resolve(id.stripe, Epoch(2), Sequence(1), &dropped)
+        .unwrap();
+    assert_eq!(disk.take_failed_reads().len(), 1);
+    check(&store, id, &bytes, 1);
+}
+
+/// Damages the first of two updates in a reserve, which stays when the second one is dropped.
+fn damage_kept_update(disk: &SimDisk) {
+    let path = path_of(disk);
+    let (contents, kept) = (disk.contents(&path).unwrap(), pattern(1, 4096));
+    let at = contents.windows(4096).rposition(|bytes| bytes == kept);
+    disk.flip_bit(&path, at.unwrap() as u64 * 8 + 9);
+}
+
+#[test]
+fn decisions_report_the_chunk_that_they_cost() {
+    let (disk, store, id, _) = with_update_to_drop();
+    damage_kept_update(&disk);
+    let decision = Decision {
+        stripe: id.stripe,
+        epoch: Epoch(2),
+        generation: Generation(1),
+        stands: vec![(Epoch(1), Sequence(1))],
+    };
+    let adopt = || store.adopt_decisions(std::slice::from_ref(&decision));
+    assert_eq!(adopt().unwrap(), [id]);
+    assert_eq!(adopt().unwrap(), [], "it costs no chunk twice");
+    // The decision is durable, and the next report leaves the chunk out.
+    for store in [store, open(&disk.after_crash(3)).0] {
+        let state = store.held(id.stripe).unwrap();
+        assert_eq!((state.mark, state.records), (Sequence(1), vec![]));
+        let page = store.held_page(None, 9).unwrap();
+        assert!(page.stripes.iter().all(|held| held.chunks.is_empty()));
+    }
+}
+
+#[test]
+fn a_resolution_reports_the_chunk_that_it_costs() {
+    let (disk, store, id, _) = with_update_to_drop();
+    damage_kept_update(&disk);
+    let resolve = || store.resolve(id.stripe, Epoch(2), Sequence(1), &[Sequence(2)]);
+    let reported = resolve();
+    assert!(
+        matches!(&reported, Err(StoreError::Corrupt { chunk, .. }) if *chunk == id),
+        "{reported:?}"
+    );
+    resolve().unwrap();
+    // The outcome is durable, and the chunk does not come back.
+    for store in [store, open(&disk.after_crash(3)).0] {
+        let state = store.held(id.stripe).unwrap();
+        assert_eq!((state.mark, state.records), (Sequence(1), vec![]));
+        assert_eq!(state.lost, Some(id));
+        let found = read(&store, id, 0, CHUNK_BYTES, Cut::Newest(Sequence(1)));
+        assert!(found.is_err());
+    }
+}
+
 #[test]
 fn a_planned_reserve_takes_its_size_with_its_first_record() {
     for planned_bytes in [8 << 10, 64 << 10] {
@@ -536,6 +609,25 @@ fn a_planned_reserve_takes_its_size_with_its_first_record() {
             (planned_bytes, false)
         );
         check(&store, id, &bytes, 9);
+    }
+}
+
+#[test]
+fn a_planned_reserve_takes_the_first_record_whatever_its_size_and_growth_ends_the_plan() {
+    let kind = RecordKind::ParityDelta;
+    for has_grown in [false, true] {
+        let (_, store, id, _) = prepare();
+        store.fence(id.stripe, Epoch(1), Generation(1)).unwrap();
+        store.plan_reserves(&[(id, 4 << 10)]).unwrap();
+        let large = RESERVE_BYTES + (4 << 10);
+        if has_grown {
+            store.grow(id, large).unwrap();
+        }
+        let delta = pattern(1, 12 << 10);
+        append(&store, id, stamp(1, 1), kind, 0, &delta).unwrap();
+        let reserve = store.reserve(id).unwrap().unwrap();
+        let expected = if has_grown { large } else { 16 << 10 };
+        assert_eq!((reserve.record_count, reserve.backed_bytes), (1, expected));
     }
 }
 
@@ -660,4 +752,19 @@ fn records_in_the_log_lie_apart_from_their_chunk() {
     }
     let fragments = store.fragments(ids[0]).unwrap();
     assert_eq!((fragments.chunk_count, fragments.total_count), (1, 4));
+}
+
+#[test]
+fn reserved_bytes_of_a_stripe_are_those_with_disk_space() {
+    let (_disk, store, id, _) = prepare();
+    let unused = chunk(2, 4);
+    create(&store, unused);
+    let stripes = [unused.stripe, id.stripe, chunk(3, 0).stripe];
+    assert_eq!(store.reserved_bytes(&stripes), [], "no update yet");
+    update(&store, id, 1);
+    let expected = [(id.stripe, RESERVE_BYTES)];
+    assert_eq!(store.reserved_bytes(&stripes), expected);
+    store.merge(id).unwrap();
+    store.shrink(id, 4096, RESERVE_BYTES - 4096).unwrap();
+    assert_eq!(store.reserved_bytes(&stripes), [(id.stripe, 4096)]);
 }

@@ -4,9 +4,10 @@ use crate::reserve::{
     CHUNK_BYTES, RESERVE_BYTES, RESERVE_OFFSET, check, expected, offset_of, path_of, prepare,
     update,
 };
-use crate::{append, open, read, spec, stamp, write_chunk};
-use gabion_layout::{ByteRange, ChunkId, Keeping, Sequence};
-use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError};
+use crate::{append, chunk, open, read, spec, stamp, write_chunk};
+use gabion_layout::{ByteRange, ChunkId, Epoch, Generation, Keeping, Sequence};
+use gabion_store::{ChunkSpec, Cut, Damage, RecordKind, SimDisk, Store, StoreError, chunk_path};
+use rustix::io::Errno;
 
 #[test]
 fn every_flipped_bit_of_a_reserve_is_noticed() {
@@ -96,6 +97,49 @@ fn an_unreadable_reserve_does_not_prevent_replacing_its_chunk() {
         let (store, _) = open(&disk.after_crash(1));
         check(&store, id, &bytes, 4);
     }
+}
+
+/// An update that all others hold would seem not to stand.
+#[test]
+fn a_store_that_has_lost_its_chunk_does_not_tell_the_records_of_the_stripe() {
+    let (disk, store, id, bytes) = prepare();
+    let kind = RecordKind::ParityDelta;
+    let lsn = append(&store, id, stamp(1, 1), kind, 0, b"acknowledged").unwrap();
+    store.sync(lsn).unwrap();
+    drop(store);
+    let refuses = |store: &Store| {
+        store.fence(id.stripe, Epoch(1), Generation(1)).unwrap();
+        let told = store.collect(id.stripe);
+        assert!(
+            matches!(told, Err(StoreError::Corrupt { chunk, .. }) if chunk == id),
+            "{told:?}"
+        );
+        assert_eq!(store.held(id.stripe).unwrap().lost, Some(id));
+    };
+    let (store, _) = open(&disk);
+    assert_eq!(store.collect(id.stripe).unwrap().records.len(), 1);
+    disk.break_path(&path_of(&disk), Errno::IO.raw_os_error());
+    let lost = read(&store, id, 0, 1, Cut::Exactly(Sequence(0)));
+    assert!(matches!(lost, Err(StoreError::Corrupt { .. })), "{lost:?}");
+    refuses(&store);
+    drop(store);
+    let (store, _) = open(&disk);
+    refuses(&store);
+    disk.mend_path(&path_of(&disk));
+    make_anew(&store, id, 0, &bytes).unwrap();
+    store.collect(id.stripe).unwrap();
+}
+
+#[test]
+fn a_damaged_leftover_does_not_hold_up_a_settlement() {
+    let (disk, store, id, bytes) = prepare();
+    let leftover = chunk(1, 0);
+    write_chunk(&store, leftover, spec(1, CHUNK_BYTES, 0), &bytes).unwrap();
+    drop(store);
+    disk.lose_page(&chunk_path(leftover), 0);
+    let (store, _) = open(&disk);
+    assert_eq!(store.chunk_info(leftover).unwrap().spec, None);
+    assert_eq!(store.collect(id.stripe).unwrap().lost, None);
 }
 
 #[test]

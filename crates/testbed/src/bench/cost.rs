@@ -81,7 +81,6 @@ pub(super) struct Meters {
     servers: Option<Servers>,
     stores: StoreCounts,
     traffic: Traffic,
-    is_incomplete: bool,
 }
 
 impl Meters {
@@ -104,7 +103,6 @@ impl Meters {
             client_s: processor_time::of_processes(std::iter::once(own_pid())),
             servers: servers.transpose()?,
             stores: nodes.values().fold(none, |all, one| sum(all, *one, none)),
-            is_incomplete: !traffic.unmetered_nodes(&traffic).is_empty(),
             traffic,
         })
     }
@@ -120,7 +118,7 @@ impl Meters {
             stores: sum(StoreCounts::default(), self.stores, before.stores),
             planned_cross_rack_bytes: crossed.values().map(|moved| moved.planned_bytes).sum(),
             metered_cross_rack_bytes: crossed.values().map(|moved| moved.metered_bytes).sum(),
-            is_incomplete: self.is_incomplete || before.is_incomplete,
+            is_incomplete: !self.traffic.unmetered_nodes(&before.traffic).is_empty(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The coordinators of a local cluster: one, or several on one database, of which one leads.
 
 use super::LocalCluster;
-use super::address::free_addresses;
+use super::address::{COORDINATOR_PORTS, free_addresses};
 use crate::error::{Context, TestbedError};
 use crate::{namespaces, processor_time};
 use std::fs;
@@ -84,7 +84,10 @@ impl LocalCluster {
                 return Err(TestbedError::OneCoordinator);
             }
             (None, Some(_)) => vec![namespaces::coordinator_listen()],
-            (None, None) => free_addresses(self.shape.options.coordinators as usize)?,
+            (None, None) => {
+                let count = self.shape.options.coordinators as usize;
+                free_addresses(&COORDINATOR_PORTS, count)?
+            }
         };
         let mut started = Vec::with_capacity(addresses.len());
         let names: Vec<_> = coordinator_names(self.shape.options.coordinators).collect();

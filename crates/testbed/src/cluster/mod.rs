@@ -14,12 +14,14 @@ mod readiness;
 mod run_files;
 mod shape;
 
+use self::address::{NODE_PORTS, free_addresses, is_free};
 use self::console::CONSOLE;
 pub use self::console::OpenConsole;
 use self::coordinators::{COORDINATOR, coordinator_names};
+pub use self::process::process_has_ended;
 use self::process::{Running, holds_anything};
 use self::readiness::{
-    NotReady, Ready, START_DEADLINE, has_left, last_line, state_of, until_it_waits,
+    NotReady, Ready, START_DEADLINE, last_line, record_of, state_of, until_it_waits,
     wait_until_ready,
 };
 pub use self::readiness::{READY, Started};
@@ -29,6 +31,7 @@ use crate::error::{Context, TestbedError};
 use crate::namespaces::{self, Seats};
 use crate::processor_time;
 use gabion_layout::NodeId;
+use gabion_protocol::message::Departure;
 use gabion_wire::trust::{Authority, Name, Security};
 use gabion_wire::{LinkSpec, LinkTable, Role};
 use rustix::fs::{FlockOperation, flock};
@@ -336,10 +339,17 @@ impl LocalCluster {
             let known = state_of((self.coordinator()?, self.security()?), NodeId(node)).await;
             return Ok(known.unwrap_or(Started::Serves));
         }
-        if self.was_made(&name)
-            && has_left((self.coordinator()?, self.security()?), NodeId(node)).await
-        {
-            return Ok(Started::HasLeft);
+        let mut last_address = None;
+        if self.was_made(&name) {
+            let known = record_of((self.coordinator()?, self.security()?), NodeId(node)).await;
+            // It would leave again at once.
+            if known
+                .as_ref()
+                .is_some_and(|known| known.departure == Departure::Drained)
+            {
+                return Ok(Started::HasLeft);
+            }
+            last_address = known.map(|known| known.address);
         }
         let rack = node / self.shape.options.nodes_per_rack;
         let index = node % self.shape.options.nodes_per_rack;
@@ -363,12 +373,6 @@ impl LocalCluster {
             ));
         }
         arguments.extend(self.metrics_argument()?);
-        if self.testbed()?.is_some() {
-            arguments.push(format!(
-                "--listen={}:0",
-                namespaces::node_address(rack, index)
-            ));
-        }
         if self.shape.options.engine == Engine::Tween {
             arguments.extend(self.array_arguments(node)?);
         }
@@ -383,12 +387,50 @@ impl LocalCluster {
         if !self.was_made(&name) || holds_anything(&data) {
             arguments.push(self.certify_node(node)?);
         }
+        let address = self.listen_address((&name, rack, index), last_address)?;
+        let start = self.spawn_at(address, (&name, &seat, &data), arguments);
         let coordinator = (self.coordinator()?, self.security()?);
         tokio::select! {
-            ready = self.spawn_with_data(&name, &seat, &data, arguments) => ready.map(|_| Started::Serves),
+            ready = start => ready.map(|_| Started::Serves),
             // The process continues by itself once the operator has agreed.
             join = until_it_waits(coordinator, NodeId(node)) => Ok(Started::Waits(join)),
         }
+    }
+
+    /// Starts the process of a node, which listens at this address if there is one and no other process takes its port.
+    async fn spawn_at(
+        &self,
+        address: Option<String>,
+        (name, seat, data): (&str, &str, &Path),
+        arguments: Vec<String>,
+    ) -> Result<String, TestbedError> {
+        let listen = address.iter().map(|address| format!("--listen={address}"));
+        let all = [arguments.clone(), listen.collect()].concat();
+        let started = self.spawn_with_data(name, seat, data, all).await;
+        // The node has ended. Another process may have taken the port since it was found free.
+        if matches!(started, Err(TestbedError::Gone { .. }))
+            && self.testbed()?.is_none()
+            && address.is_some_and(|address| !is_free(&address))
+        {
+            return self.spawn_with_data(name, seat, data, arguments).await;
+        }
+        started
+    }
+
+    /// The address at which a node listens: the one that it had before, if that is free. At another address it may not
+    /// join before its last lease has ended.
+    fn listen_address(
+        &self,
+        (name, rack, index): (&str, u32, u32),
+        last_address: Option<String>,
+    ) -> Result<Option<String>, TestbedError> {
+        if self.testbed()?.is_some() {
+            return Ok(Some(namespaces::node_listen(rack, index)));
+        }
+        if !self.was_made(name) {
+            return Ok(free_addresses(&NODE_PORTS, 1)?.pop());
+        }
+        Ok(last_address.filter(|address| is_free(address)))
     }
 
     /// The arguments of a node on an array. For a new one, creates the files of its devices; they

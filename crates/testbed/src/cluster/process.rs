@@ -130,6 +130,11 @@ fn shows_end(status: &str) -> bool {
     has_kill("ShdPnd:") || has_kill("SigPnd:") || field("State:") == Some("Z")
 }
 
+/// Whether a process is gone. A zombie that has no other thread left holds nothing any more.
+pub fn process_has_ended(pid: i32) -> bool {
+    started_ticks(pid).is_none()
+}
+
 /// When the kernel started a process; none if it is gone. If only the first thread of a process has
 /// ended, it looks like a zombie, but the others may still hold its port and its files.
 fn started_ticks(pid: i32) -> Option<u64> {

@@ -3,7 +3,7 @@
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
-use gabion_protocol::message::{Departure, JoinProgress, Liveness};
+use gabion_protocol::message::{Departure, JoinProgress, Liveness, NodeStatus};
 use gabion_wire::trust::Security;
 use std::fs;
 use std::path::Path;
@@ -98,12 +98,19 @@ pub(super) async fn state_of((coordinator, security): Place<'_>, node: NodeId) -
 }
 
 /// Time limit of the coordinator's answer before a node is started. Without an answer it starts.
-const LEFT_DEADLINE: Duration = Duration::from_secs(1);
+const RECORD_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Whether the node is drained, so that it would leave again at once.
-pub(super) async fn has_left(coordinator: Place<'_>, node: NodeId) -> bool {
-    let state = tokio::time::timeout(LEFT_DEADLINE, state_of(coordinator, node)).await;
-    matches!(state, Ok(Some(Started::HasLeft)))
+/// Returns the coordinator's record of a node that is about to be started; none if it does not answer in time.
+pub(super) async fn record_of(
+    (coordinator, security): Place<'_>,
+    node: NodeId,
+) -> Option<NodeStatus> {
+    let ask = async {
+        let client = gabion_wire::connect(coordinator, security, ClientOptions::default()).await;
+        let status = client.ok()?.status().await.ok()?;
+        status.nodes.into_iter().find(|status| status.node == node)
+    };
+    tokio::time::timeout(RECORD_DEADLINE, ask).await.ok()?
 }
 
 /// The last sentence of a log. Indented lines continue the one before.

@@ -30,6 +30,9 @@ pub struct ClusterOptions {
     /// The directory of the metadata log of a file.
     #[serde(default)]
     pub metadata_log: Option<PathBuf>,
+    /// Whether it is started without a console.
+    #[serde(default)]
+    pub no_console: bool,
     /// Whether its processes prove nothing to each other. So it is with clusters made before they could.
     #[serde(default = "as_ever")]
     pub insecure: bool,
@@ -56,6 +59,9 @@ impl ClusterOptions {
         let stop = "stop the cluster first with 'gabion cluster down'";
         if is_running {
             wanted.refuse_other(directory, self.place(), wanted.place(), stop)?;
+        }
+        if wanted.is_given("no_console") {
+            self.no_console = wanted.no_console;
         }
         let (has, wants) = (&mut self.behaviour, wanted.behaviour);
         if is_running {

@@ -89,6 +89,7 @@ pub async fn run(
         engine: script.engine,
         metadata: None,
         metadata_log: None,
+        no_console: true,
         insecure: false,
         coordinators: 1,
         given: Vec::new(),

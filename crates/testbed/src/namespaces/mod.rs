@@ -16,4 +16,4 @@ pub use command::Testbed;
 pub use job::{put_in_memory, read_job};
 pub use limits::Uplink;
 pub use seats::Seats;
-pub(crate) use seats::{COORDINATOR, command_in, coordinator_listen, node_address, node_seat};
+pub(crate) use seats::{COORDINATOR, command_in, coordinator_listen, node_listen, node_seat};

@@ -15,6 +15,8 @@ pub(super) const CLIENT: &str = "client";
 pub(super) const CORE: &str = "core";
 /// Port of a coordinator. Seats do not share ports, so one number suffices.
 const COORDINATOR_PORT: u16 = 7070;
+/// Port of a node.
+const NODE_PORT: u16 = 7071;
 
 /// Numbers of racks and nodes of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +77,7 @@ pub(crate) fn node_seat(rack: u32, index: u32) -> String {
 }
 
 /// The address of a node. A rack is one subnet of 256 addresses, which the limits rely on.
-pub(crate) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
+pub(super) fn node_address(rack: u32, index: u32) -> Ipv4Addr {
     assert!(
         rack < 64 && index < 64,
         "a testbed has at most 64 racks of 64 nodes"
@@ -96,6 +98,11 @@ pub(super) fn core_address(seat: &str) -> Ipv4Addr {
 /// The address of a testbed's coordinator.
 pub(crate) fn coordinator_listen() -> String {
     format!("{}:{COORDINATOR_PORT}", core_address(COORDINATOR))
+}
+
+/// The address at which a testbed's node listens. It is the same at each start.
+pub(crate) fn node_listen(rack: u32, index: u32) -> String {
+    format!("{}:{NODE_PORT}", node_address(rack, index))
 }
 
 /// A program in a seat of the testbed of this process. The child becomes the program itself, so its

@@ -7,10 +7,10 @@ mod traffic;
 mod volume;
 
 pub use latencies::Latencies;
-pub use run::{Outcome, Pace, Replay, Request, Setting};
+pub use run::{Outcome, Pace, Replay, Request, Setting, SpaceTaken};
 pub(crate) use traffic::Traffic;
 pub use traffic::{Flow, Moved, cross_rack};
-pub use volume::Touched;
+pub use volume::Written;
 
 use crate::contents::{Contents, Piece, bytes_of, first_difference};
 use crate::error::TestbedError;

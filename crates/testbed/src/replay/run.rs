@@ -1,7 +1,7 @@
 //! A whole replay: the file in place of a trace's volume, the requests at their times, and the measurements.
 
 use super::traffic::{Flow, Traffic};
-use super::volume::{self, Touched};
+use super::volume::{self, Place, Written};
 use super::{Access, Engine, Measured, Target};
 use crate::contents::Contents;
 use crate::error::TestbedError;
@@ -75,6 +75,40 @@ pub struct Outcome {
     pub unmetered_nodes: Vec<u32>,
     /// Compared bytes of the file, if it was compared.
     pub verified_bytes: Option<u64>,
+    /// The space of the file after the replay; none if it could not be asked for.
+    pub space: Option<SpaceTaken>,
+}
+
+/// The space of a replayed file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpaceTaken {
+    /// Bytes that the replay has written, each counted once.
+    pub written_bytes: u64,
+    /// Bytes of the file that stripes hold: whole segments, or up to the file's end.
+    pub stored_bytes: u64,
+    /// Disk space of these stripes, parity included, without reserves.
+    pub raw_bytes: u64,
+    /// Disk space of their reserves; none if a node has not told of its own.
+    pub reserved_bytes: Option<u64>,
+}
+
+impl SpaceTaken {
+    async fn of(client: &Client, name: &str, contents: &Contents) -> Result<Self, TestbedError> {
+        let layout = client.stat(name).await?.layout;
+        let space = client.space_of(&layout).await?;
+        let (raw_bytes, reserved_bytes) = space.total();
+        let stripes = layout.stripes.iter().zip(&layout.offsets);
+        let stored = stripes.map(|(stripe, &offset)| {
+            let data_bytes = layout.pool_of(stripe).spec.data_bytes(stripe.chunk_bytes);
+            data_bytes.min(layout.file.size_bytes.saturating_sub(offset))
+        });
+        Ok(Self {
+            written_bytes: contents.written_bytes(),
+            stored_bytes: stored.sum(),
+            raw_bytes,
+            reserved_bytes: space.silent_nodes.is_empty().then_some(reserved_bytes),
+        })
+    }
 }
 
 /// A replay on a file that exists.
@@ -87,7 +121,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Finds or creates the file. The trace touches these places of its first `span_bytes`; the rest of a new file
+    /// Finds or creates the file. The trace writes these places of its first `span_bytes`; the rest of a new file
     /// is a hole. `stores` is told the size of a file that is about to be created.
     ///
     /// # Errors
@@ -96,7 +130,7 @@ impl<'a> Replay<'a> {
     pub async fn prepare(
         client: &'a Client,
         setting: &'a Setting,
-        (span_bytes, touched): (u64, &Touched),
+        (span_bytes, written): (u64, &Written),
         stores: impl FnOnce(u64),
         bars: Bars,
     ) -> Result<Self, TestbedError> {
@@ -113,8 +147,9 @@ impl<'a> Replay<'a> {
         } else {
             let size = setting.size.or_else(|| NonZeroU64::new(span_bytes));
             let size = size.ok_or_else(|| TestbedError::NoRequests(setting.trace.clone()))?;
+            let place = Place::check(client, setting).await?;
             stores(size.get());
-            contents = volume::store(client, setting, (size, touched), &bars).await?;
+            contents = volume::store((client, &place), setting, (size, written), &bars).await?;
             size
         };
         Ok(Self {
@@ -172,6 +207,8 @@ impl<'a> Replay<'a> {
             commit_seconds = Some(begun.elapsed().as_secs_f64());
         }
         let after = Traffic::now(client).await?;
+        // The replay's other results count also without it.
+        let space = SpaceTaken::of(client, name, &contents).await.ok();
         let mut verified_bytes = None;
         if self.setting.is_verified {
             let file = client.open(name).await.map_err(TestbedError::from)?;
@@ -189,6 +226,7 @@ impl<'a> Replay<'a> {
             flows: after.since(&before),
             unmetered_nodes: after.unmetered_nodes(&before),
             verified_bytes,
+            space,
         })
     }
 

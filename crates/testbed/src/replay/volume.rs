@@ -1,14 +1,15 @@
-//! The file in place of a trace's volume: stored at the offsets that the trace touches, and a hole elsewhere. So every
-//! write of the trace updates existing bytes, and untouched bytes take no space.
+//! The file in place of a trace's volume: stored in the segments that the trace writes, and a hole elsewhere. So every
+//! write of the trace updates existing bytes, and all other bytes take no space. A read of them gets zeros.
 
+use super::Access;
 use super::run::Setting;
-use crate::contents::{Contents, INITIAL, Initial, Piece, bytes_of};
+use crate::contents::{Contents, HOLE, INITIAL, Initial, Piece, bytes_of};
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
 use crate::size::bytes;
 use crate::space::require_free;
 use futures::io::AllowStdIo;
-use gabion_client::{Client, Existing, TakeOver};
+use gabion_client::{Cause, Client, ClientError, Existing, File, Progress, TakeOver};
 use gabion_layout::{ByteRange, Geometry};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -22,16 +23,19 @@ const WRITE_STRIPES: u64 = 128;
 /// Ends the name of a file until it is stored as a whole.
 const UNFINISHED: &str = ".unfinished";
 
-/// The places that a trace touches.
+/// The places that a trace writes.
 #[derive(Clone, Debug, Default)]
-pub struct Touched {
+pub struct Written {
     /// Ends by starts, in blocks. They do not touch each other.
     parts: BTreeMap<u64, u64>,
 }
 
-impl Touched {
-    /// Adds the bytes of a request.
-    pub fn add(&mut self, range: ByteRange) {
+impl Written {
+    /// Adds the bytes of a request. Reads count nothing: they need no space.
+    pub fn add(&mut self, access: Access, range: ByteRange) {
+        if access == Access::Read {
+            return;
+        }
         let mut start = range.offset / BLOCK_BYTES;
         let mut end = range.end().div_ceil(BLOCK_BYTES).max(start + 1);
         while let Some((&first, &last)) = self.parts.range(..=end).next_back()
@@ -62,21 +66,72 @@ impl Touched {
     }
 }
 
-/// Stores a new file of this size, and returns what it contains. Files of a pool whose blocks are replicated at
-/// first cannot have holes: they are stored as a whole.
+/// The place of a new file, checked before anything is stored.
+pub(super) struct Place {
+    pool: String,
+    geometry: Geometry,
+    /// Files of a pool whose blocks are replicated at first have none.
+    may_have_holes: bool,
+}
+
+impl Place {
+    /// Refuses the name of a directory, a pool that does not exist, and the choice among several pools.
+    pub(super) async fn check(client: &Client, setting: &Setting) -> Result<Self, TestbedError> {
+        match client.open(&setting.name).await {
+            Err(ClientError::Refused(denial)) if denial.cause == Cause::NotFound => {}
+            found => drop(found?),
+        }
+        let pools = client.pools().await?;
+        let encoded: Vec<_> = pools
+            .iter()
+            .filter_map(|pool| Some(pool.lifecycle?.encoded))
+            .collect();
+        let mut meant = pools.iter().filter(|pool| match &setting.pool {
+            Some(wanted) => *wanted == pool.spec.name,
+            None => !encoded.contains(&pool.id),
+        });
+        let (Some(pool), None) = (meant.next(), meant.next()) else {
+            let names = pools.iter().map(|pool| &*pool.spec.name);
+            return Err(no_pool(setting, &names.collect::<Vec<_>>()).into());
+        };
+        let geometry = pool.spec.geometry();
+        Ok(Self {
+            pool: pool.spec.name.clone(),
+            geometry: geometry.map_err(|error| TestbedError::Wrong(error.to_string()))?,
+            may_have_holes: pool.lifecycle.is_none(),
+        })
+    }
+}
+
+/// The refusal of a setting that does not choose one of these pools.
+fn no_pool(setting: &Setting, names: &[&str]) -> ClientError {
+    let listed = names.join(", ");
+    ClientError::Usage(match (&setting.pool, names) {
+        (_, []) => "there is no pool; create the first one with 'gabion pool create'".to_owned(),
+        (Some(wanted), _) => {
+            format!("there is no pool '{wanted}'; choose one of {listed} with --pool")
+        }
+        (None, _) => format!(
+            "there are {} pools ({listed}); choose one with --pool",
+            names.len()
+        ),
+    })
+}
+
+/// Stores a new file of this size at its place, and returns what it contains. Files that cannot have holes are stored as a
+/// whole.
 pub(super) async fn store(
-    client: &Client,
+    (client, place): (&Client, &Place),
     setting: &Setting,
-    (size, touched): (NonZeroU64, &Touched),
+    (size, written): (NonZeroU64, &Written),
     bars: &Bars,
 ) -> Result<Contents, TestbedError> {
     let (name, size) = (&setting.name, size.get());
     let whole = ByteRange::new(0, size);
-    // The put is refused without such a pool.
-    let pool = pool_of(client, setting).await?;
-    let parts = match pool {
-        Some((shape, true)) => touched.segments(shape.stripe_bytes(), size),
-        _ => vec![whole],
+    let parts = if place.may_have_holes {
+        written.segments(place.geometry.stripe_bytes(), size)
+    } else {
+        vec![whole]
     };
     let stored_bytes = parts.iter().map(|part| part.length).sum();
     // A file with holes gets its name when it is whole, so that no replay uses what an interrupted one has stored.
@@ -84,27 +139,53 @@ pub(super) async fn store(
     if client.find(&unfinished).await?.is_some() {
         client.rm(unfinished.as_str()).await?;
     }
-    check_room(setting, pool.map(|(shape, _)| shape), stored_bytes)?;
+    check_room(setting, place.geometry, stored_bytes)?;
     let progress = bars(&format!("storing {name}"), Unit::Bytes);
-    let mut contents = Contents::default();
+    let pool = Some(&*place.pool);
     if parts == [whole] {
+        let mut contents = Contents::default();
         let source = AllowStdIo::new(Initial::new(size));
-        let pool = setting.pool.as_deref();
         client.put(name, pool, source, size, &*progress).await?;
         contents.overwrite(whole, INITIAL);
         return Ok(contents);
     }
     let nothing = AllowStdIo::new(Initial::new(0));
-    client
-        .put(&unfinished, setting.pool.as_deref(), nothing, 0, &())
-        .await?;
+    client.put(&unfinished, pool, nothing, 0, &()).await?;
     // Another replay cannot remove a file that this one has open exclusively.
     let file = client
         .open_exclusive(&unfinished, TakeOver::IfAbandoned)
         .await?;
+    let filled = fill(&file, (size, parts), place, &*progress).await;
+    let named = match filled {
+        Ok(contents) => {
+            let named = file.rename(name, Existing::Stays).await;
+            named.map(|()| contents).map_err(TestbedError::from)
+        }
+        Err(error) => Err(error),
+    };
+    let ended = file.end_session().await;
+    if named.is_err() {
+        // The first error is the one to tell. The name is gone already if the renaming was made.
+        let _ = client.rm(unfinished.as_str()).await;
+    }
+    let contents = named?;
+    ended?;
+    Ok(contents)
+}
+
+/// Writes these parts of an empty file, and returns what it contains.
+async fn fill(
+    file: &File,
+    (size, parts): (u64, Vec<ByteRange>),
+    place: &Place,
+    progress: &dyn Progress,
+) -> Result<Contents, TestbedError> {
+    let mut contents = Contents::default();
+    contents.overwrite(ByteRange::new(0, size), HOLE);
     file.grow(size).await?;
-    let segment_bytes = pool.map_or(WRITE_BYTES, |(shape, _)| shape.stripe_bytes());
+    let segment_bytes = place.geometry.stripe_bytes();
     let step = (WRITE_BYTES / segment_bytes).clamp(1, WRITE_STRIPES) * segment_bytes;
+    let stored_bytes = parts.iter().map(|part| part.length).sum();
     let mut done_bytes = 0;
     for part in parts {
         let mut at = part.offset;
@@ -119,32 +200,16 @@ pub(super) async fn store(
             at = range.end();
         }
     }
-    file.rename(name, Existing::Stays).await?;
-    file.end_session().await?;
     Ok(contents)
-}
-
-/// The shape of the file's stripes, and whether it may have holes.
-async fn pool_of(
-    client: &Client,
-    setting: &Setting,
-) -> Result<Option<(Geometry, bool)>, TestbedError> {
-    let pools = client.pools().await?.into_iter();
-    let is_meant = |name: &str| setting.pool.as_ref().is_none_or(|wanted| wanted == name);
-    let mut meant = pools.filter(|pool| is_meant(&pool.spec.name));
-    Ok(meant.next().and_then(|pool| {
-        let geometry = pool.spec.geometry().ok()?;
-        Some((geometry, pool.lifecycle.is_none()))
-    }))
 }
 
 /// Refuses a new file whose stored bytes do not fit on the disk of the nodes.
 fn check_room(
     setting: &Setting,
-    geometry: Option<Geometry>,
+    geometry: Geometry,
     stored_bytes: u64,
 ) -> Result<(), TestbedError> {
-    let (Some(disk), Some(geometry)) = (&setting.disk, geometry) else {
+    let Some(disk) = &setting.disk else {
         return Ok(());
     };
     let stripe_bytes = geometry.chunk_bytes().saturating_mul(geometry.n() as u64);
@@ -165,8 +230,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_cover_what_was_touched_and_little_more() {
-        let mut touched = Touched::default();
+    fn segments_cover_what_was_written_and_little_more() {
+        let mut written = Written::default();
         for (offset, length) in [
             (5 << 20, 4096),
             (0, 1),
@@ -174,10 +239,11 @@ mod tests {
             (300 << 10, 10),
             (9, 1),
         ] {
-            touched.add(ByteRange::new(offset, length));
+            written.add(Access::Write, ByteRange::new(offset, length));
         }
+        written.add(Access::Read, ByteRange::new(1 << 20, 2 << 20));
         let segments = |segment_bytes, size_bytes| {
-            let segments = touched.segments(segment_bytes, size_bytes);
+            let segments = written.segments(segment_bytes, size_bytes);
             let ends = segments.into_iter().map(|part| (part.offset, part.end()));
             ends.collect::<Vec<_>>()
         };

@@ -120,7 +120,14 @@ pub(super) fn twin(cluster: &Cluster, node: u32) -> Result<OwnProcess, Stop> {
     let (own, copied) = (cluster.directory_of(process), copy);
     let (own, copied) = (own.display().to_string(), copied.display().to_string());
     let mut command = cluster.command_at(node);
-    command.args(words.iter().map(|word| word.replace(&own, &copied)));
+    let listen = |word: &str| {
+        let (host, _) = word.strip_prefix("--listen=")?.rsplit_once(':')?;
+        Some(format!("--listen={host}:0"))
+    };
+    // The first process has its port.
+    let words = words.iter();
+    let words = words.map(|word| listen(word).unwrap_or_else(|| word.replace(&own, &copied)));
+    command.args(words);
     let log = cluster
         .directory
         .join("logs")

@@ -72,7 +72,7 @@ fn check_row(name: &str, request: &impl Guarded) {
 #[test]
 fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_node: Vec<NodeRequest> = one_of_each();
-    assert_eq!(to_node.len(), 28, "a request cannot be made of zeros");
+    assert_eq!(to_node.len(), 31, "a request cannot be made of zeros");
     for request in &to_node {
         match request {
             NodeRequest::RunPart(part) => check_parts(part),
@@ -82,7 +82,7 @@ fn every_role_may_send_what_the_document_says_and_nothing_else() {
     let to_coordinator: Vec<CoordinatorRequest> = one_of_each();
     assert_eq!(
         to_coordinator.len(),
-        72,
+        77,
         "a request cannot be made of zeros"
     );
     for request in &to_coordinator {
@@ -178,6 +178,7 @@ fn each_request_of_users_is_for_a_stripe_and_needs_a_ticket_or_is_listed() {
         "Meter",
         "Probe",
         "Recollect",
+        "ReservedBytes",
         "StoreCounts",
         "Unstage",
     ];
@@ -299,6 +300,7 @@ fn a_certificate_counts_more_than_a_hello() {
     let certified = Certified {
         name: crate::trust::Name::of(ClusterId(1), Role::Client),
         serial: None,
+        issued: crate::trust::Issued::default(),
     };
     assert_eq!(Sender::new(&hello, Some(&certified)).role, Role::Client);
     assert_eq!(Sender::new(&hello, None).role, Role::Coordinator);

@@ -369,7 +369,7 @@ impl Authority {
         if entry.state != EntryState::Valid || !entry.name.is_token {
             return Err(TrustError::TokenUsed);
         }
-        // A crash behind this uses the token up for nothing, which is the safe side.
+        // After a crash behind this line, the token is used and no certificate exists, which is the safe side.
         self.ledger.note_used(token)?;
         let (name, now) = (entry.name.without_token(), OffsetDateTime::now_utc());
         let (_, certificate) = self.sign_locked(key, name, Self::LIFETIME, Some(token), now)?;
@@ -439,7 +439,8 @@ impl Authority {
             if let EntryState::Revoked { at_s } = entry.state {
                 revoked.insert(entry.serial, at_s);
             }
-            if entry.until_s < now_s {
+            // Others' clocks may differ, and connections may be older than the revocation.
+            if entry.until_s < now_s - Self::LIFETIME.as_secs().cast_signed() {
                 revoked.remove(&entry.serial);
             }
         }
@@ -517,7 +518,8 @@ fn x509_serial(serial: Serial) -> X509Serial {
 /// Whether credentials with this name may be written into a directory.
 ///
 /// # Errors
-/// [`TrustError::Occupied`] if it is that of an authority, or has the certificate of another process.
+/// [`TrustError::Occupied`] if it is that of an authority, or has the certificate of another process;
+/// [`TrustError::Identified`] if it has a node's own, and the name is without a number.
 pub(crate) fn check_free(directory: &Path, name: &Name) -> Result<(), TrustError> {
     let occupied = |holder| TrustError::Occupied {
         path: directory.to_owned(),
@@ -538,6 +540,13 @@ pub(crate) fn check_free(directory: &Path, name: &Name) -> Result<(), TrustError
     }
     if known.role != name.role || name.node.is_some_and(other_node) {
         return Err(occupied(known.holder()));
+    }
+    if known.node.is_some() && name.node.is_none() {
+        // The node's data are for its number, so it could not start any more.
+        return Err(TrustError::Identified {
+            path: directory.to_owned(),
+            holder: known.holder(),
+        });
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use time::OffsetDateTime;
 use x509_parser::num_bigint::BigUint;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
 use x509_parser::revocation_list::CertificateRevocationList;
 
 /// The protocol in TLS: a server of another kind refuses it.
@@ -48,13 +48,34 @@ static CRYPTO: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     })
 });
 
+/// A certificate, by its issuer's name and its number there, as the certificate has them: serials of other authorities than
+/// Gabion's may be longer than [`Serial`], and those of two authorities may be equal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Issued {
+    issuer: Vec<u8>,
+    number: Vec<u8>,
+}
+
+impl Issued {
+    fn new(issuer: &X509Name<'_>, number: &[u8]) -> Self {
+        // A number whose first bit is set has a zero before it.
+        let zeros = number.iter().take_while(|byte| **byte == 0).count();
+        Self {
+            issuer: issuer.as_raw().to_owned(),
+            number: number[zeros..].to_owned(),
+        }
+    }
+}
+
 /// The contents of a peer's certificate, after TLS has verified it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certified {
     /// The name.
     pub name: Name,
     /// The certificate's serial; none if the authority is not Gabion's and its numbers are longer.
     pub serial: Option<Serial>,
+    /// By this it is found in lists of revoked certificates.
+    pub(crate) issued: Issued,
 }
 
 impl Certified {
@@ -65,6 +86,7 @@ impl Certified {
         Ok(Self {
             name: parsed.name?,
             serial: parsed.serial,
+            issued: parsed.issued,
         })
     }
 }
@@ -78,7 +100,7 @@ pub struct Credentials {
     until_s: i64,
     /// The text of its files, which tells whether they have changed.
     texts: Texts,
-    revoked: BTreeSet<Serial>,
+    revoked: BTreeSet<Issued>,
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
 }
@@ -166,7 +188,7 @@ impl Credentials {
             .map_err(|e| malformed(&at(KEY_FILE), e))?;
         let roots = roots(&texts.authorities).map_err(|e| malformed(&at(AUTHORITIES_FILE), e))?;
         let lists = lists(texts.revoked.as_deref()).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
-        let revoked = revoked_serials(&lists).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
+        let revoked = revoked(&lists).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
         let client =
             client_config(&roots, &lists, &chain, &key).map_err(|e| malformed(&certificate, e))?;
         let server = if parsed.serves {
@@ -212,6 +234,12 @@ impl Credentials {
         self.serial.unwrap_or(Serial(0))
     }
 
+    /// The certificate, as lists of revoked ones name it.
+    #[cfg(test)]
+    pub(crate) fn issued(&self) -> Issued {
+        parse_certificate(&self.texts.certificate).unwrap().issued
+    }
+
     /// The end of their validity, in seconds since 1970.
     pub fn until_s(&self) -> i64 {
         self.until_s
@@ -234,8 +262,8 @@ impl Credentials {
     }
 
     /// Whether a certificate is on the list of revoked ones.
-    pub(crate) fn has_revoked(&self, serial: Serial) -> bool {
-        self.revoked.contains(&serial)
+    pub(crate) fn has_revoked(&self, certificate: &Issued) -> bool {
+        self.revoked.contains(certificate)
     }
 
     /// The list of revoked certificates, in PEM.
@@ -361,6 +389,7 @@ fn has_usable_list(directory: &Path) -> bool {
 pub(super) struct Parsed {
     pub(super) name: Result<Name, String>,
     serial: Option<Serial>,
+    pub(super) issued: Issued,
     from_s: i64,
     until_s: i64,
     /// Whether it is also one for servers.
@@ -383,6 +412,7 @@ impl Parsed {
         Ok(Self {
             name: name_in(&certificate),
             serial: Serial::from_bytes(certificate.raw_serial()),
+            issued: Issued::new(certificate.issuer(), certificate.raw_serial()),
             from_s: certificate.validity().not_before.timestamp(),
             until_s: certificate.validity().not_after.timestamp(),
             serves: usage.is_some_and(|usage| usage.value.server_auth),
@@ -452,18 +482,20 @@ fn parse_list(list: &[u8]) -> Result<CertificateRevocationList<'_>, String> {
 
 /// The serials in a list of revoked certificates, in PEM.
 pub(super) fn serials_of_list(text: Option<&str>) -> Result<BTreeSet<Serial>, String> {
-    revoked_serials(&lists(text)?)
+    let revoked = revoked(&lists(text)?)?;
+    let serials = revoked.iter().map(|one| Serial::from_bytes(&one.number));
+    Ok(serials.flatten().collect())
 }
 
-/// The serials in lists, by which open connections are ended. TLS itself checks the lists' signatures.
-fn revoked_serials(lists: &Lists) -> Result<BTreeSet<Serial>, String> {
-    let mut serials = BTreeSet::new();
+/// The certificates in lists, by which open connections are ended. TLS itself checks the lists' signatures.
+fn revoked(lists: &Lists) -> Result<BTreeSet<Issued>, String> {
+    let mut revoked = BTreeSet::new();
     for list in lists {
         let list = parse_list(list)?;
-        let revoked = list.iter_revoked_certificates();
-        serials.extend(revoked.filter_map(|one| Serial::from_bytes(one.raw_serial())));
+        let numbers = list.iter_revoked_certificates();
+        revoked.extend(numbers.map(|one| Issued::new(list.issuer(), one.raw_serial())));
     }
-    Ok(serials)
+    Ok(revoked)
 }
 
 fn client_config(
@@ -560,5 +592,55 @@ mod tests {
         taken.replace_in(&at("own"), &key, &certificate).unwrap();
         assert_ne!(Credentials::open(&at("own")).unwrap().serial(), second);
         assert!(!at("own/next-key.pem").exists());
+    }
+
+    #[test]
+    fn certificates_of_other_authorities_are_told_apart_by_issuer_and_whole_number() {
+        use rcgen::{
+            BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa,
+            Issuer, KeyIdMethod, KeyUsagePurpose, RevokedCertParams,
+        };
+        // tidy: allow(serial number) X.509's name
+        use rcgen::SerialNumber as X509Serial;
+        // As long as OpenSSL's.
+        let number = X509Serial::from_slice(&[0x7f; 20]);
+        let authority = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+            params.distinguished_name.push(DnType::CommonName, name);
+            Issuer::new(params, KeyPair::generate().unwrap())
+        };
+        let authorities = [authority("one"), authority("other")];
+        let issued = authorities.each_ref().map(|authority| {
+            let mut params = CertificateParams::default();
+            // tidy: allow(serial number) X.509's name
+            params.serial_number = Some(number.clone());
+            let key = KeyPair::generate().unwrap();
+            let certificate = params.signed_by(&key, authority).unwrap();
+            Parsed::of_der(certificate.der()).unwrap().issued
+        });
+        let now = OffsetDateTime::now_utc();
+        let list = CertificateRevocationListParams {
+            this_update: now,
+            next_update: now + time::Duration::DAY,
+            crl_number: X509Serial::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                // tidy: allow(serial number) X.509's name
+                serial_number: number,
+                revocation_time: now,
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&authorities[0]).unwrap();
+        let lists = vec![list.der().clone()];
+        let revoked = revoked(&lists).unwrap();
+        assert_eq!(
+            issued.map(|certificate| revoked.contains(&certificate)),
+            [true, false]
+        );
     }
 }

@@ -62,6 +62,15 @@ pub enum TrustError {
         /// The process for which the new certificate is.
         wanted: String,
     },
+    /// A new certificate without a node's number would replace a node's own.
+    #[error("{} has the certificate of {holder}, which one without a number must not replace; name the node with \
+    --node, or choose another directory", path.display())]
+    Identified {
+        /// The directory.
+        path: PathBuf,
+        /// The node.
+        holder: String,
+    },
     /// A certificate is not valid now.
     #[error("the certificate in {} has expired; get a new one with 'gabion cert issue' or, for a node, with 'gabion node --token FILE'", path.display())]
     Expired {
@@ -82,6 +91,12 @@ pub enum TrustError {
     authority's directory was restored from a copy", path.display())]
     OldList {
         /// The list in use.
+        path: PathBuf,
+    },
+    /// There is no file with a join token.
+    #[error("cannot read {}, because it does not exist; name a file with the output of 'gabion cert token'", path.display())]
+    NoTokenFile {
+        /// The file.
         path: PathBuf,
     },
     /// A join token cannot be read.

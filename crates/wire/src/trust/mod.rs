@@ -16,6 +16,8 @@ mod token;
 
 pub(crate) use authority::check_free;
 pub use authority::{Authority, PublicKey};
+#[cfg(test)]
+pub(crate) use credentials::Issued;
 pub(crate) use credentials::server_name;
 pub use credentials::{Certified, Credentials};
 pub use error::TrustError;

@@ -28,7 +28,9 @@ impl Token {
     /// # Errors
     /// When there is none.
     pub fn read(path: &Path) -> Result<Self, TrustError> {
-        let text = files::read(path)?.ok_or(TrustError::NoToken)?;
+        let text = files::read(path)?.ok_or_else(|| TrustError::NoTokenFile {
+            path: path.to_owned(),
+        })?;
         text.trim().parse()
     }
 

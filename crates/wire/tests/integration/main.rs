@@ -2,10 +2,12 @@
 
 mod coordinators;
 mod limits;
+mod messages;
 mod ports;
 mod processes;
 mod security;
 mod silent_link;
+mod versions;
 
 use bytes::Bytes;
 use gabion_layout::{ChunkIndex, NodeId, RackId, StripeId};
@@ -419,7 +421,7 @@ async fn a_client_keeps_to_the_cluster_of_the_first_coordinator_that_it_meets() 
 }
 
 #[tokio::test]
-async fn other_versions_clusters_and_protocols_are_refused_in_words() {
+async fn other_clusters_and_protocols_are_refused_in_words() {
     let server = Process::listen(node_hello(1, 0)).await;
     let foreign = Process::new(Hello {
         cluster: Some(ClusterId(6)),
@@ -438,7 +440,6 @@ async fn other_versions_clusters_and_protocols_are_refused_in_words() {
             b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: */*\r\n\r\n".to_vec(),
             "does not begin",
         ),
-        (processes::hello_of_version(2), "version 2"),
         (
             Frame::new(Kind::Abort, Bytes::new())
                 .unwrap()
@@ -480,7 +481,7 @@ async fn peers_connect_once_and_again_after_a_loss() {
 }
 
 #[tokio::test]
-async fn whoever_took_a_node_s_address_is_not_taken_for_it() {
+async fn another_process_at_a_node_s_address_is_not_taken_for_it() {
     let successor = Process::listen(node_hello(5, 0)).await;
     let client = Process::new(Hello::client());
     let peers = Peers::new(Arc::clone(&client.endpoint));

@@ -4,8 +4,9 @@ use super::trace;
 use crate::arguments::{AdviseOptions, Place, Unit};
 use crate::commands::connect;
 use crate::failure::Failure;
-use crate::output::{Format, align_numbers, bytes, print_json, table, time};
+use crate::output::{Format, align_numbers, bytes, print_json, say, table, time};
 use gabion_codec::Code;
+use gabion_console::view::pools::Reserves;
 use gabion_lab::advise::{
     self, AdviceQuestion, Choice, Placement, Terms, advise_stored, usual_codes,
 };
@@ -74,6 +75,7 @@ fn of_racks(options: &AdviseOptions, racks: u32) -> Result<Vec<Choice>, Failure>
             schemes: options.scheme.clone(),
             append: options.append_phase.spec()?,
             pace: options.append_phase.pace.into(),
+            reserved_share: None,
         },
     };
     let open = || trace::open(&options.trace, &options.trace_form);
@@ -86,7 +88,8 @@ async fn of_stored(
     name: &str,
     place: &Place,
 ) -> Result<Vec<Choice>, Failure> {
-    let layout = connect(place).await?.stat(name).await?.layout;
+    let client = connect(place).await?;
+    let layout = client.stat(name).await?.layout;
     let size = NonZeroU64::new(layout.file.size_bytes)
         .ok_or_else(|| Failure::usage(format!("{name} is empty; choose a file with bytes")))?;
     let spec = &layout.pool.spec;
@@ -116,6 +119,13 @@ async fn of_stored(
         schemes: options.scheme.clone(),
         append: spec.append.unwrap_or_default(),
         pace: options.append_phase.pace.into(),
+        reserved_share: match spec.reserve {
+            Some(_) => {
+                let usage = client.usage().await?;
+                Some(Reserves::of(spec, usage.pools.get(&layout.pool.id)).share)
+            }
+            None => None,
+        },
     };
     let requests = trace::open(&options.trace, &options.trace_form).map_err(trace::failure)?;
     let requests = requests.map(|request| Ok(request?.folded(size)));
@@ -154,4 +164,8 @@ fn print(choices: &[Choice]) {
     }
     align_numbers(&mut table);
     println!("{table}");
+    say(
+        "stored a byte: chunks with parity, and reserves of schemes that have them; with --like the reserves that the \
+        pool has now, otherwise the first reserve of every parity chunk",
+    );
 }

@@ -1,8 +1,9 @@
 //! Writers that update parts of one file until something is killed, and know afterwards what may be there.
 
-use super::{TestCluster, path_text, pattern};
+use super::{TestCluster, path_text, pattern, wait_for};
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The file that they write.
@@ -38,12 +39,29 @@ pub(crate) struct Writer {
     /// The same with the last write, of which nothing was heard.
     attempted: Option<Vec<u8>>,
     draw: Draw,
-    pub(crate) acknowledged_count: u64,
+    acknowledgements: Acknowledgements,
+}
+
+/// The number of writes of all writers that were acknowledged.
+#[derive(Clone, Default)]
+pub(crate) struct Acknowledgements(Arc<AtomicU64>);
+
+impl Acknowledgements {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Waits until another write is acknowledged: what is killed from then on is killed under load.
+    pub(crate) fn wait_for_next(&self) {
+        let before = self.count();
+        wait_for("a write is acknowledged", || self.count() > before);
+    }
 }
 
 impl Writer {
     /// A writer for each part of a file, which is as `initial` says.
     pub(crate) fn of_parts(initial: &[u8], part_bytes: usize, seed: u64) -> Vec<Self> {
+        let acknowledgements = Acknowledgements::default();
         let parts = initial.chunks(part_bytes).enumerate();
         let writer = |(number, part): (usize, &[u8])| Self {
             number,
@@ -51,9 +69,14 @@ impl Writer {
             acknowledged: part.to_vec(),
             attempted: None,
             draw: Draw(seed + number as u64),
-            acknowledged_count: 0,
+            acknowledgements: acknowledgements.clone(),
         };
         parts.map(writer).collect()
+    }
+
+    /// Those of all writers.
+    pub(crate) fn acknowledgements(&self) -> Acknowledgements {
+        self.acknowledgements.clone()
     }
 
     fn range(&self) -> std::ops::Range<usize> {
@@ -78,7 +101,7 @@ impl Writer {
                 return;
             }
             self.acknowledged = attempted;
-            self.acknowledged_count += 1;
+            self.acknowledgements.0.fetch_add(1, Ordering::AcqRel);
         }
     }
 

@@ -1,7 +1,7 @@
 //! EAR-C1 and EAR-C2: encoding-aware replication spreads replicas and reads over racks as evenly as random
 //! replication does (EAR, section V-C, figures 14 and 15).
 
-use super::setting::{NODES_PER_RACK, RACKS, racks, rules, sweep_on_all_processors};
+use super::setting::{NODES_PER_RACK, RACKS, racks, rules};
 use crate::error::LabError;
 use crate::experiment::tolerance::{HOTTEST, REPLICAS};
 use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, mean};
@@ -62,9 +62,9 @@ fn mean_of_runs(
     run_count: usize,
     run: impl Fn(bool, &mut ChaCha8Rng) -> Result<Vec<f64>, PlanError> + Sync,
 ) -> Result<[Vec<f64>; 2], LabError> {
-    let all = sweep_on_all_processors(session, "placing blocks", 2 * run_count, |at| {
+    let all = session.sweep_on_all_processors("placing blocks", 2 * run_count, |at| {
         let is_aware = at % 2 == 1;
-        run(is_aware, &mut rng(session, at / 2, is_aware))
+        Ok(run(is_aware, &mut rng(session, at / 2, is_aware))?)
     })?;
     let side = |side: usize| -> Vec<f64> {
         let runs: Vec<&Vec<f64>> = all.iter().skip(side).step_by(2).collect();

@@ -1,7 +1,6 @@
 //! One point of figure 13: random replication and EAR on the same network, with the same writes and the
 //! same background traffic, for several seeds.
 
-use super::setting::sweep_on_all_processors;
 use crate::error::LabError;
 use crate::experiment::{Session, mean};
 use crate::flow::{Layout, Outcome, Scenario, simulate};
@@ -76,7 +75,7 @@ pub(super) fn run_points(
 ) -> Result<Vec<Gains>, LabError> {
     let per_point = seed_count as usize;
     let count = points.len() * per_point;
-    let pairs = sweep_on_all_processors(session, "simulating", count, |at| {
+    let pairs = session.sweep_on_all_processors("simulating", count, |at| {
         let sides = &points[at / per_point];
         let seed = session.seed.wrapping_mul(1000) + (at % per_point) as u64;
         Ok([

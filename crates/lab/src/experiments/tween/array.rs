@@ -195,12 +195,13 @@ impl Outcome {
 
 type Devices = Vec<Arc<ModelDevice>>;
 
-/// The time that each device was busy.
-fn busy(devices: &Devices) -> Vec<u64> {
-    devices
-        .iter()
-        .map(|device| device.counts().busy_ns)
-        .collect()
+/// The longest time that a device was busy since the last call, and the times until now.
+fn longest_since(busy_ns: &mut [u64], devices: &Devices) -> u64 {
+    let spent = busy_ns.iter_mut().zip(devices).map(|(before, device)| {
+        let now = device.busy_ns();
+        now - std::mem::replace(before, now)
+    });
+    spent.max().unwrap_or(0)
 }
 
 /// Makes the writes of a load. Each takes as long as the device that was busiest with it: devices of an
@@ -211,16 +212,14 @@ fn replay(
     mut write: impl FnMut(u32, u32) -> Result<u64, LabError>,
     mut idle: impl FnMut(u64) -> Result<(), LabError>,
 ) -> Result<Vec<u64>, LabError> {
-    let mut latencies = Vec::new();
+    let mut latencies = Vec::with_capacity(load.writes.len() * load.passes as usize);
+    let mut busy_ns = vec![0; devices.len()];
     let writes = (0..load.passes).flat_map(|_| &load.writes);
     for (count, &(first, pages)) in (1..).zip(writes) {
-        let before = busy(devices);
+        // Collection between writes counts for none.
+        longest_since(&mut busy_ns, devices);
         let own_ns = write(first, pages)?;
-        let spent = busy(devices)
-            .into_iter()
-            .zip(before)
-            .map(|(now, before)| now - before);
-        latencies.push(own_ns + spent.max().unwrap_or(0));
+        latencies.push(own_ns + longest_since(&mut busy_ns, devices));
         idle(count)?;
     }
     latencies.sort_unstable();
@@ -336,8 +335,13 @@ pub(super) fn in_place(setting: &Setting, load: &Load) -> Result<Outcome, LabErr
         load,
         &devices,
         |first, count| {
-            let bytes = vec![0; count as usize * PAGE_BYTES];
-            array.write(u64::from(first) * PAGE_BYTES as u64, &bytes)?;
+            let bytes = count as usize * PAGE_BYTES;
+            let offset = u64::from(first) * PAGE_BYTES as u64;
+            if bytes <= zeros.len() {
+                array.write(offset, &zeros[..bytes])?;
+            } else {
+                array.write(offset, &vec![0; bytes])?;
+            }
             Ok(0)
         },
         |_| Ok(()),
@@ -406,7 +410,11 @@ pub(super) fn table(title: &str, first: &[&str]) -> Table {
 }
 
 /// A row of such a table.
-pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
+pub(super) fn row<const N: usize>(
+    table: &mut Table,
+    (load, first): (&Load, [Cell; N]),
+    outcome: &Outcome,
+) {
     let wear = f64::from(outcome.wear_most) / outcome.wear_mean.max(f64::MIN_POSITIVE);
     let log: Cell = if outcome.counts.written_pages == 0 {
         "-".into()
@@ -425,7 +433,8 @@ pub(super) fn row(table: &mut Table, first: Vec<Cell>, outcome: &Outcome) {
         outcome.mib_per_s().into(),
         outcome.latency_us(990).into(),
     ];
-    table.row(first.into_iter().chain(cells));
+    let volume: Cell = load.name.clone().into();
+    table.row([volume].into_iter().chain(first).chain(cells));
 }
 
 /// Returns the setting of all of them.

@@ -1,7 +1,7 @@
 //! TWE-3: write amplification against the fullness of the array, against the size of a stripe (`CodFS` thesis, section
 //! 6.2.1: stripes of 8 MiB by default), and on arrays of other widths and SSDs of larger pages.
 
-use super::array::{self, Setting};
+use super::array::{self, Outcome, Setting};
 use super::load::{self, Load};
 use super::shapes;
 use crate::error::LabError;
@@ -15,6 +15,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::new(
 );
 
 const USED_PCT: [u32; 6] = [60, 70, 80, 85, 90, 95];
+/// The place of the usual setting in [`USED_PCT`]. It is also a stripe size and a shape, and runs once.
+const USUAL_AT: usize = 2;
 const CHUNK_BLOCKS: [u64; 4] = [1, 2, 4, 8];
 /// The assumed behaviour of an SSD for parts of its pages.
 const LARGE_PAGES: &str = "an SSD with pages above 4 KiB is modelled without a buffer for small writes: it reads a \
@@ -22,14 +24,15 @@ partly written page and programs all of it. 'at most x': the bound without colle
 pages that are rewritten soonest";
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
-    let loads = load::hot_loads(session)?;
-    let all = session.grid("fuller arrays", &loads, &USED_PCT, |load, &used_pct| {
-        let setting = Setting {
-            used_pct,
-            ..Setting::new()
-        };
-        array::both(&setting, load)
-    })?;
+    let loads = load::shorter_hot_loads(session)?;
+    let all =
+        session.grid_on_all_processors("fuller arrays", &loads, &USED_PCT, |load, &used_pct| {
+            let setting = Setting {
+                used_pct,
+                ..Setting::new()
+            };
+            array::both(&setting, load)
+        })?;
     let mut report = array::begun(
         session,
         &loads,
@@ -45,12 +48,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
                 ("TWEEN", tween, &mut ours),
                 ("in place", in_place, &mut theirs),
             ] {
-                let first = vec![
-                    load.name.clone().into(),
-                    outcome.used_pct.into(),
-                    name.into(),
-                ];
-                array::row(&mut by_use, first, outcome);
+                let first = [outcome.used_pct.into(), name.into()];
+                array::row(&mut by_use, (load, first), outcome);
                 points.push((outcome.used_pct, outcome.total_amplification()));
             }
         }
@@ -67,8 +66,12 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         series.push((format!("TWEEN, {}", load.name), ours));
         series.push((format!("in place, {}", load.name), theirs));
     }
-    let by_stripe = by_stripe(session, &loads)?;
-    let shapes = shapes::run(session, &loads)?;
+    let usual: Vec<_> = all
+        .into_iter()
+        .map(|(_, mut pairs)| pairs.swap_remove(USUAL_AT))
+        .collect();
+    let by_stripe = by_stripe(session, &loads, &usual)?;
+    let shapes = shapes::run(session, &loads, &usual)?;
     report.goals.extend(shapes.goals);
     report
         .tables
@@ -78,20 +81,27 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// The table by size of a stripe.
-fn by_stripe(session: &Session<'_>, loads: &[Load]) -> Result<Table, LabError> {
+/// The table by size of a stripe. `usual` has each load's outcomes at the usual size, the first.
+fn by_stripe(
+    session: &Session<'_>,
+    loads: &[Load],
+    usual: &[[Outcome; 2]],
+) -> Result<Table, LabError> {
     let mut table = array::table("Stripe size", &["volume", "stripe KiB"]);
-    let all = session.grid("larger stripes", loads, &CHUNK_BLOCKS, |load, &blocks| {
-        let setting = Setting {
-            chunk_blocks: blocks,
-            ..Setting::new()
-        };
-        array::tween(&setting, load)
-    })?;
-    for (load, outcomes) in &all {
+    let larger = &CHUNK_BLOCKS[1..];
+    let all =
+        session.grid_on_all_processors("larger stripes", loads, larger, |load, &blocks| {
+            let setting = Setting {
+                chunk_blocks: blocks,
+                ..Setting::new()
+            };
+            array::tween(&setting, load)
+        })?;
+    for ((load, outcomes), [usual, _]) in all.iter().zip(usual) {
+        let outcomes = std::iter::once(usual).chain(outcomes);
         for (chunk_blocks, outcome) in CHUNK_BLOCKS.into_iter().zip(outcomes) {
-            let first = vec![load.name.clone().into(), (256 * chunk_blocks).into()];
-            array::row(&mut table, first, outcome);
+            let first = [(256 * chunk_blocks).into()];
+            array::row(&mut table, (load, first), outcome);
         }
     }
     Ok(table)

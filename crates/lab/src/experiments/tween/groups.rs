@@ -109,17 +109,20 @@ fn other_variants() -> Vec<Variant> {
 }
 
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
-    let loads = load::hot_loads(session)?;
+    let loads = load::shorter_hot_loads(session)?;
     let variants = [hotness_variants(), other_variants()].concat();
-    let by_groups = session.grid(
+    let by_groups = session.grid_on_all_processors(
         "groups on modelled arrays",
         &loads,
         &GROUPS,
         |load, &group_count| array::tween(&Setting::with_groups(group_count), load),
     )?;
-    let by_variant = session.grid("other choices", &loads, &variants, |load, (_, setting)| {
-        array::tween(setting, load)
-    })?;
+    let by_variant = session.grid_on_all_processors(
+        "other choices",
+        &loads,
+        &variants,
+        |load, (_, setting)| array::tween(setting, load),
+    )?;
     let mut report = array::begun(session, &loads, "RAID-5 of 5 devices, 80 % used");
     let mut table = array::table("Groups", &["volume", "groups", "moved %"]);
     let mut others = array::table("Other choices", &["volume", "choice", "moved %"]);
@@ -128,8 +131,8 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         let mut found = Vec::new();
         for (group_count, outcome) in GROUPS.into_iter().zip(outcomes) {
             let moved = outcome.moved_pct().into();
-            let first = vec![load.name.clone().into(), (group_count as u64).into(), moved];
-            array::row(&mut table, first, outcome);
+            let first = [(group_count as u64).into(), moved];
+            array::row(&mut table, (load, first), outcome);
             found.push((group_count as f64, outcome.total_amplification()));
         }
         report.goals.push(goal(load, found[0].1, found[2].1));
@@ -138,8 +141,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     for (load, outcomes) in &by_variant {
         for ((name, _), outcome) in variants.iter().zip(outcomes) {
             let moved = outcome.moved_pct().into();
-            let first = vec![load.name.clone().into(), (*name).into(), moved];
-            array::row(&mut others, first, outcome);
+            array::row(&mut others, (load, [(*name).into(), moved]), outcome);
         }
     }
     report.tables.extend([table, others]);

@@ -5,7 +5,7 @@ use crate::error::LabError;
 use crate::experiment::{Scale, Session};
 use crate::trace::{Request, RequestKind};
 use crate::workload::{self, Workload};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::num::NonZeroU64;
 
 const PAGE_BYTES: u64 = 4096;
@@ -22,6 +22,8 @@ pub(super) struct Load {
     pub(super) pages: u32,
     /// Per cent of written pages that had been accessed before, in one pass.
     pub(super) update_pct: f64,
+    /// Times that all passes write as many pages as the volume has, at least.
+    pub(super) turnover: f64,
     /// Passes over the writes.
     pub(super) passes: u32,
 }
@@ -46,13 +48,20 @@ impl Load {
         for (at, &page) in pages.iter().enumerate().rev() {
             next_at[at] = std::mem::replace(&mut later[page as usize], at);
         }
-        let mut kept: BTreeSet<(usize, u32)> = BTreeSet::new();
+        let mut is_kept = vec![false; self.pages as usize];
+        let mut kept_count = 0;
+        // The next writes of kept pages, and past writes, which come out last.
+        let mut latest: BinaryHeap<(usize, u32)> = BinaryHeap::new();
         let mut leaving = 0;
-        for (at, &page) in pages.iter().enumerate() {
-            kept.remove(&(at, page));
-            kept.insert((next_at[at], page));
-            if kept.len() > memory_pages {
-                kept.pop_last();
+        for (&page, &next) in pages.iter().zip(&next_at) {
+            latest.push((next, page));
+            if std::mem::replace(&mut is_kept[page as usize], true) {
+                continue;
+            }
+            if kept_count < memory_pages {
+                kept_count += 1;
+            } else if let Some((_, page)) = latest.pop() {
+                is_kept[page as usize] = false;
                 leaving += 1;
             }
         }
@@ -102,6 +111,7 @@ impl Load {
             writes,
             pages,
             update_pct: 100.0 * updated as f64 / written.max(1) as f64,
+            turnover,
             passes: (turnover * f64::from(pages) / written.max(1) as f64)
                 .ceil()
                 .max(1.0) as u32,
@@ -121,7 +131,10 @@ const CALIBRATED: [(&str, u64); 5] = [
 
 /// The loads of a scale: pieces of real traces if they exist, and calibrated workloads.
 pub(super) fn loads(session: &Session<'_>) -> Result<Vec<Load>, LabError> {
-    let turnover = turnover(session.scale);
+    loads_of(session, turnover(session.scale))
+}
+
+fn loads_of(session: &Session<'_>, turnover: f64) -> Result<Vec<Load>, LabError> {
     let mut loads = Vec::new();
     for name in ["hm_1", "rsrch_1", "hm_0"] {
         if let Some((file, reader)) = session.volume(name)? {
@@ -145,7 +158,11 @@ pub(super) fn loads(session: &Session<'_>) -> Result<Vec<Load>, LabError> {
 
 /// The loads whose writes are mostly updates.
 pub(super) fn hot_loads(session: &Session<'_>) -> Result<Vec<Load>, LabError> {
-    let mut loads = loads(session)?;
+    hot_loads_of(session, turnover(session.scale))
+}
+
+fn hot_loads_of(session: &Session<'_>, turnover: f64) -> Result<Vec<Load>, LabError> {
+    let mut loads = loads_of(session, turnover)?;
     loads.retain(Load::is_hot);
     Ok(loads)
 }
@@ -171,6 +188,13 @@ fn calibrated(
     Load::new(title, requests, turnover)
 }
 
+/// The hot loads of experiments with many settings. At the usual scale they write less than the others do, and the
+/// report says so.
+pub(super) fn shorter_hot_loads(session: &Session<'_>) -> Result<Vec<Load>, LabError> {
+    let turnover = turnover(session.scale);
+    hot_loads_of(session, session.scale.pick(turnover, 3.0, turnover))
+}
+
 /// Returns the number of times a volume is overwritten.
 fn turnover(scale: Scale) -> f64 {
     scale.pick(2.0, 5.0, 12.0)
@@ -178,15 +202,17 @@ fn turnover(scale: Scale) -> f64 {
 
 /// The experiments' description of their loads.
 pub(super) fn scaled(session: &Session<'_>, loads: &[Load]) -> Vec<String> {
+    let of_others = turnover(session.scale);
+    let turnover = loads.first().map_or(of_others, |load| load.turnover);
     let passes: Vec<String> = loads
         .iter()
         .map(|load| format!("{} {}", load.name, load.passes))
         .collect();
-    vec![
+    let mut scaled = vec![
         format!(
             "volumes have only the pages that their traces touch, all filled before the measurement; a trace repeats \
             until it has written {} times its pages ({} passes)",
-            turnover(session.scale),
+            turnover,
             passes.join(", ")
         ),
         "stripes, erase blocks and buffers are scaled down with the volumes: chunks of one erase block of \
@@ -196,7 +222,13 @@ pub(super) fn scaled(session: &Session<'_>, loads: &[Load]) -> Vec<String> {
             "calibrated workloads with seed {} replace volumes without traces here",
             session.seed
         ),
-    ]
+    ];
+    if turnover < of_others {
+        scaled.push(format!(
+            "scaled down: writes of {turnover} times a volume's pages; the other experiments write {of_others} times"
+        ));
+    }
+    scaled
 }
 
 #[cfg(test)]
@@ -210,6 +242,7 @@ mod tests {
             writes: vec![(0, 3), (0, 1), (3, 1), (1, 2)],
             pages: 4,
             update_pct: 0.0,
+            turnover: 2.0,
             passes: 2,
         };
         // 0 1 2 0 3 1 2, twice: of three pages kept, 3 leaves each time as soon as it comes.

@@ -1,7 +1,7 @@
 //! TWE-5: TWEEN on a single SSD, which section 7.2.3 of the `CodFS` thesis leaves for later.
 
-use super::array::{self, Setting};
-use super::load;
+use super::array::{self, Outcome, Setting, Way};
+use super::load::{self, Load};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Finding, Report, Session};
 use crate::plot::Plot;
@@ -20,26 +20,23 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         chunk_blocks: 4,
         ..Setting::new()
     };
-    let all = session.sweep("volumes on one modelled SSD", &loads, |load| {
-        Ok([
-            array::straight(&setting, load)?,
-            array::tween(&setting, load)?,
-        ])
-    })?;
+    let ways = [array::straight as Way, array::tween];
+    let what = "volumes on one modelled SSD";
+    let all =
+        session.grid_on_all_processors(what, &loads, &ways, |load, way| way(&setting, load))?;
     let mut report = array::begun(
         session,
         &loads,
         "one device without parity, segments of 4 erase blocks, 4 groups, 80 % used",
     );
     let mut table = array::table("Volumes", &["volume", "updates %", "writes"]);
-    for (load, [straight, tween]) in loads.iter().zip(&all) {
+    for (load, outcomes) in &all {
+        let [straight, tween] = outcomes.as_slice() else {
+            continue;
+        };
         for (name, outcome) in [("straight", straight), ("TWEEN", tween)] {
-            let first = vec![
-                load.name.clone().into(),
-                load.update_pct.into(),
-                name.into(),
-            ];
-            array::row(&mut table, first, outcome);
+            let first = [load.update_pct.into(), name.into()];
+            array::row(&mut table, (load, first), outcome);
         }
         let gain = straight.erases() as f64 / tween.erases().max(1) as f64;
         report.findings.push(Finding::number(
@@ -56,15 +53,19 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
         more, because there are no parity updates to save"
             .to_owned(),
     );
-    let total = |at: usize| all.iter().map(move |both| both[at].total_amplification());
+    let total = |at: usize| {
+        let of_load =
+            move |(_, outcomes): &(&Load, Vec<Outcome>)| outcomes[at].total_amplification();
+        all.iter().map(of_load).collect()
+    };
     report.plots.push(Plot::bars(
         "TWE-5",
         "Pages programmed for each page written, on one SSD at 80 % use",
         ["volume", "total write amplification"],
         loads.iter().map(|load| load.name.clone()).collect(),
         vec![
-            ("straight".to_owned(), total(0).collect()),
-            ("TWEEN".to_owned(), total(1).collect()),
+            ("straight".to_owned(), total(0)),
+            ("TWEEN".to_owned(), total(1)),
         ],
     ));
     Ok(report)

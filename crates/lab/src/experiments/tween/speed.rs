@@ -41,7 +41,7 @@ fn modes() -> [(&'static str, Way, Setting); 5] {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::hot_loads(session)?;
     let modes = modes();
-    let all = session.grid(
+    let all = session.grid_on_all_processors(
         "modes of collection",
         &loads,
         &modes,

@@ -28,9 +28,12 @@ fn contenders() -> [(&'static str, Way, Setting); 5] {
 fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let loads = load::loads(session)?;
     let what = "volumes on modelled arrays";
-    let all = session.grid(what, &loads, &contenders(), |load, (_, way, setting)| {
-        way(setting, load)
-    })?;
+    let all = session.grid_on_all_processors(
+        what,
+        &loads,
+        &contenders(),
+        |load, (_, way, setting)| way(setting, load),
+    )?;
     Ok(report(session, &loads, &all))
 }
 
@@ -51,12 +54,8 @@ fn report(session: &Session<'_>, loads: &[Load], all: &[(&Load, Vec<Outcome>)]) 
     let mut table = array::table("Volumes", &["volume", "updates %", "array"]);
     for (load, outcomes) in all {
         for ((name, ..), outcome) in contenders().into_iter().zip(outcomes) {
-            let first = vec![
-                load.name.clone().into(),
-                load.update_pct.into(),
-                name.into(),
-            ];
-            array::row(&mut table, first, outcome);
+            let first = [load.update_pct.into(), name.into()];
+            array::row(&mut table, (load, first), outcome);
         }
     }
     report.tables.push(table);

@@ -1,16 +1,16 @@
 //! The model: the expected metadata of a cluster, as maps and lists.
 
-use crate::model::operation::{
-    Action, Answer, Extension, INLINE_BYTES, InlineChange, InlinePut, Replacement, STRIPE_BYTES,
-    World,
-};
+mod inline;
+mod replacements;
+
+use crate::model::operation::{Action, Answer, Extension, STRIPE_BYTES, World};
 use gabion_layout::{
     ChunkIndex, Epoch, Generation, NodeId, PoolId, StaleChunk, Start, StripeId, StripeRecord,
 };
 use gabion_meta::{
-    Attributes, DirectoryId, Displaced, Existing, FileRecord, Holder, Inline, Lease, MapId,
-    MetaError, NewAttributes, NodeRecord, Placement, Put, PutId, PutRecord, PutTarget, Rewrite,
-    SizeChange, StripeRun, WallClock, WallTime,
+    Attributes, DirectoryId, Existing, FileRecord, Holder, Lease, MapId, MetaError, NewAttributes,
+    NodeRecord, Placement, Put, PutId, PutRecord, PutTarget, Rewrite, StripeRun, WallClock,
+    WallTime,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,8 @@ pub(crate) struct Expected {
     /// Stripes that have left a hole.
     dropped: BTreeMap<PutId, BTreeSet<StripeId>>,
     pub(crate) puts: BTreeMap<PutId, (PutRecord, Vec<StripeRecord>)>,
+    /// The stripes of open puts that are stored, by their offsets.
+    entered: BTreeMap<PutId, BTreeMap<u64, StripeId>>,
     /// For those puts that replace: the file's put, and the change.
     replacements: BTreeMap<PutId, (PutId, Rewrite)>,
     /// The stripe that each has replaced.
@@ -73,6 +75,7 @@ impl Expected {
             removed: BTreeMap::new(),
             dropped: BTreeMap::new(),
             puts: BTreeMap::new(),
+            entered: BTreeMap::new(),
             replacements: BTreeMap::new(),
             replaced: BTreeMap::new(),
             live: BTreeMap::new(),
@@ -108,15 +111,11 @@ impl Expected {
                 leases.map(Answer::Leases)
             }
             Action::Extend(extension) => self.extend(extension, world),
+            Action::Enter(put, stored_count) => self.enter(*put, *stored_count),
             Action::Grow(file, to, known) => self.grow(*file, *to, *known),
             Action::Replace(replacement) => self.replace(replacement, world),
             Action::CommitReplacement(put) => self.commit_replacement(*put),
             Action::Abort(put) => Ok(Answer::Whether(self.abort(*put))),
-            Action::Touch(put) => {
-                let (record, _) = self.puts.get_mut(put).ok_or("UnknownPut")?;
-                record.touched_ms = world.now_ms;
-                Ok(Answer::Done)
-            }
             Action::Remove(name) => self.remove(name),
             Action::Discard(limit) => Ok(self.discard(*limit)),
             Action::Rename {
@@ -174,6 +173,7 @@ impl Expected {
             }
         }
         let aborted = self.puts.remove(&put);
+        self.removed.extend(self.entered.remove_entry(&put));
         let there = aborted.is_some();
         let stripes = aborted.into_iter().flat_map(|(_, stripes)| stripes);
         self.garbage
@@ -201,78 +201,6 @@ impl Expected {
         };
         let put = self.reserve(target, placements, world);
         Ok(Answer::Put(put))
-    }
-
-    fn put_inline(&mut self, asked: &InlinePut, world: &World) -> Outcome {
-        let InlinePut {
-            name,
-            existing,
-            bytes,
-            number,
-        } = asked;
-        if let Some(made) = self.numbers.get(number) {
-            return made.map(Answer::Stored).ok_or("NotInline");
-        }
-        let length_bytes = bytes.len() as u64;
-        if length_bytes > INLINE_BYTES {
-            return Err("NotInline");
-        }
-        self.check_name(name, *existing)?;
-        let _ = self.remove(name);
-        let put = PutId(self.put_count);
-        self.put_count += 1;
-        let mut file = new_file((name, put), world.pool, length_bytes, world.now_ms);
-        file.inline = Some(Inline {
-            version: 1,
-            length_bytes,
-        });
-        self.files.insert(name.clone(), file);
-        self.segments.insert(put, BTreeMap::new());
-        if length_bytes > 0 {
-            self.inline.insert(put, bytes.clone());
-        }
-        self.numbers.insert(*number, Some(put));
-        Ok(Answer::Stored(put))
-    }
-
-    fn write_inline(&mut self, asked: &InlineChange) -> Outcome {
-        let &InlineChange {
-            file: put,
-            version,
-            offset,
-            bytes: ref new,
-            number,
-        } = asked;
-        let file = self.files.values_mut().find(|file| file.put == put);
-        if self.numbers.contains_key(&number) {
-            return Ok(file.map_or(Answer::Done, |file| Answer::File(file.clone())));
-        }
-        let file = file.ok_or("FileGone")?;
-        if new.is_empty() {
-            return Ok(Answer::File(file.clone()));
-        }
-        let end = offset + new.len() as u64;
-        let size = file.size_bytes.max(end);
-        let seen = file.inline.filter(|inline| inline.version == version);
-        // Bytes that are inline already may be overwritten, whatever the file's size.
-        let fits = |inline: Inline| end <= inline.length_bytes || size <= INLINE_BYTES;
-        if !seen.is_some_and(fits) {
-            return Err("FileChanged");
-        }
-        let bytes = self.inline.entry(put).or_default();
-        let (start, end) = (offset as usize, end as usize);
-        bytes.resize(bytes.len().max(end), 0);
-        bytes[start..end].copy_from_slice(new);
-        file.size_bytes = size;
-        file.inline = Some(Inline {
-            version: version + 1,
-            length_bytes: bytes.len() as u64,
-        });
-        if bytes.is_empty() {
-            self.inline.remove(&put);
-        }
-        self.numbers.insert(number, None);
-        Ok(Answer::File(file.clone()))
     }
 
     /// Returns the rule for an existing file of this name that a drawn number stands for.
@@ -332,6 +260,8 @@ impl Expected {
             id,
             target,
             runs: run.into_iter().collect(),
+            entered_count: 0,
+            entered_bytes: 0,
             step: 0,
             touched_ms: world.now_ms,
         };
@@ -381,14 +311,19 @@ impl Expected {
             return Err("UnknownPut");
         };
         *size_bytes = size;
-        let kept_count = stripes.len().min(kept_count as usize);
         if step + 1 == record.step {
             return Ok(Answer::Stripes(stripes));
         }
+        let kept_count = kept_count.checked_sub(record.entered_count);
+        let kept_count = kept_count.ok_or("PutStep")? as usize;
+        let kept_count = stripes.len().min(kept_count);
         let rest = stripes.split_off(kept_count);
         if step != record.step {
             return Err("PutStep");
         }
+        let size = size.checked_sub(record.entered_bytes);
+        let size = size.filter(|_| record.entered_bytes.is_multiple_of(STRIPE_BYTES));
+        let size = size.ok_or("Placement")?;
         let full_count = stripes
             .iter()
             .take_while(|stripe| stripe.chunk_bytes == 1024)
@@ -423,6 +358,30 @@ impl Expected {
         Ok(Answer::Stripes(stripes))
     }
 
+    fn enter(&mut self, put: PutId, stored_count: u64) -> Outcome {
+        let (record, stripes) = self.puts.get_mut(&put).ok_or("UnknownPut")?;
+        let PutTarget::New { .. } = record.target else {
+            return Err("UnknownPut");
+        };
+        let more = stored_count.saturating_sub(record.entered_count);
+        let more = stripes.len().min(more as usize);
+        let entered: Vec<StripeRecord> = stripes.drain(..more).collect();
+        let mut left = more as u64;
+        for run in &mut record.runs {
+            let gone = run.count.min(left);
+            (run.first.0, run.count, left) = (run.first.0 + gone, run.count - gone, left - gone);
+        }
+        record.runs.retain(|run| run.count > 0);
+        record.entered_count += more as u64;
+        for stripe in &entered {
+            let own = self.entered.entry(put).or_default();
+            own.insert(record.entered_bytes, stripe.id);
+            record.entered_bytes += 4 * stripe.chunk_bytes;
+            self.live.insert(stripe.id, stripe.clone());
+        }
+        Ok(Answer::Stripes(entered))
+    }
+
     fn grow(&mut self, put: PutId, to: u64, known: u64) -> Outcome {
         let is_served = self.serves_lost_stripe(put);
         let file = self.files.values_mut().find(|file| file.put == put);
@@ -437,156 +396,6 @@ impl Expected {
             }
         }
         Ok(Answer::File(file.clone()))
-    }
-
-    fn holds(&self, old: Displaced) -> bool {
-        let lease = self.leases.get(&old.stripe);
-        matches!(lease, Some((epoch, Some(Holder::Coordinator { .. }))) if *epoch == old.epoch)
-    }
-
-    /// Whether no node may serve the stripe that it has replaced.
-    fn is_alone(&self, stripe: StripeId) -> bool {
-        let old = self.replaced.get(&stripe);
-        old.is_none_or(|old| !self.garbage.contains_key(old))
-    }
-
-    fn replace(&mut self, replacement: &Replacement, world: &World) -> Outcome {
-        let Replacement {
-            file,
-            rewrite,
-            placements,
-        } = replacement;
-        let file = *file;
-        self.check_seen(file, rewrite)?;
-        for (_, old) in &rewrite.displaced {
-            if !self.holds(*old) {
-                return Err("LeaseLost");
-            }
-            if !self.is_alone(old.stripe) {
-                return Err("Held");
-            }
-        }
-        let size = self.size_after(file, rewrite.size);
-        if rewrite.offsets.iter().any(|&offset| offset >= size) {
-            return Err("Placement");
-        }
-        self.check_holes(file, rewrite)?;
-        if placements.iter().any(|place| self.is_short(&place.nodes)) {
-            return Err("NodeFailed");
-        }
-        let put = self.reserve(PutTarget::Stripes(file), placements, world);
-        self.replacements.insert(put.id, (file, rewrite.clone()));
-        Ok(Answer::Put(put))
-    }
-
-    /// Refuses to fill a hole while a stripe that the file has lost may be served.
-    fn check_holes(&self, file: PutId, rewrite: &Rewrite) -> Result<(), &'static str> {
-        let is_hole = |at: &u64| rewrite.displaced.iter().all(|(offset, _)| offset != at);
-        if rewrite.offsets.iter().any(is_hole) && self.serves_lost_stripe(file) {
-            return Err("StillServed");
-        }
-        Ok(())
-    }
-
-    /// Refuses stripes for a file whose inline bytes they do not have.
-    fn check_seen(&self, put: PutId, rewrite: &Rewrite) -> Result<(), &'static str> {
-        let file = self.files.values().find(|file| file.put == put);
-        let present = file.and_then(|file| file.inline);
-        let seen = rewrite.inline;
-        let fits = match present {
-            Some(present) if present.length_bytes == 0 => {
-                seen.is_none_or(|seen| seen == present.version)
-            }
-            present => present.map(|inline| inline.version) == seen,
-        };
-        if fits || rewrite.offsets.is_empty() {
-            return Ok(());
-        }
-        Err("FileChanged")
-    }
-
-    /// Whether a stripe that the file has lost may be served.
-    fn serves_lost_stripe(&self, file: PutId) -> bool {
-        let dropped = self.dropped.get(&file);
-        dropped.is_some_and(|d| d.iter().any(|id| self.garbage.contains_key(id)))
-    }
-
-    fn size_after(&self, file: PutId, change: SizeChange) -> u64 {
-        let mut files = self.files.values();
-        let present = files
-            .find(|known| known.put == file)
-            .map_or(0, |file| file.size_bytes);
-        match change {
-            SizeChange::AtLeast(size) => present.max(size),
-            SizeChange::Exactly(size) => size,
-        }
-    }
-
-    fn commit_replacement(&mut self, put: PutId) -> Outcome {
-        if self.committed.contains(&put) {
-            return Err("CommittedBefore");
-        }
-        let (file_put, rewrite) = self.replacements.get(&put).cloned().ok_or("UnknownPut")?;
-        let (_, stripes) = self.puts[&put].clone();
-        let mut segments = self.segments.get(&file_put).ok_or("FileGone")?.clone();
-        let Rewrite {
-            displaced, offsets, ..
-        } = &rewrite;
-        if displaced
-            .iter()
-            .any(|(at, old)| segments.get(at) != Some(&old.stripe))
-        {
-            return Err("UnknownStripe");
-        }
-        if !displaced.iter().all(|(_, old)| self.holds(*old)) {
-            return Err("LeaseLost");
-        }
-        self.check_holes(file_put, &rewrite)?;
-        self.check_seen(file_put, &rewrite)?;
-        for (at, _) in displaced {
-            segments.remove(at);
-        }
-        let size = self.size_after(file_put, rewrite.size);
-        let reaches = |(at, id): (&u64, &StripeId)| at + 4 * self.live[id].chunk_bytes > size;
-        let is_cut = size < self.size_after(file_put, SizeChange::AtLeast(0));
-        if is_cut && segments.iter().any(reaches) {
-            return Err("FileChanged");
-        }
-        if offsets.iter().any(|at| segments.contains_key(at)) {
-            return Err("FileChanged");
-        }
-        for (at, Displaced { stripe: old, .. }) in displaced {
-            self.leases.remove(old);
-            let gone = self.live.remove(old).expect("files have stripes");
-            self.garbage.insert(*old, gone);
-            let is_dropped = match offsets.iter().position(|offset| offset == at) {
-                Some(new) => {
-                    self.replaced.insert(stripes[new].id, *old);
-                    matches!(rewrite.size, SizeChange::Exactly(_))
-                }
-                None => true,
-            };
-            if is_dropped {
-                self.dropped.entry(file_put).or_default().insert(*old);
-            }
-        }
-        for (at, new) in offsets.iter().zip(&stripes) {
-            segments.insert(*at, new.id);
-            self.live.insert(new.id, new.clone());
-        }
-        let mut files = self.files.values_mut();
-        let file = files
-            .find(|file| file.put == file_put)
-            .expect("it has segments");
-        file.truncation_count += u64::from(is_cut);
-        let gets_stripes = !offsets.is_empty();
-        change_inline(file, &mut self.inline, gets_stripes, size);
-        (file.size_bytes, file.stripe_count) = (size, segments.len() as u64);
-        self.segments.insert(file_put, segments);
-        self.puts.remove(&put);
-        self.replacements.remove(&put);
-        self.committed.insert(put);
-        Ok(Answer::Stripes(stripes))
     }
 
     fn remove(&mut self, name: &str) -> Outcome {
@@ -652,12 +461,13 @@ impl Expected {
         let name = at.path;
         self.check_name(&name, existing)?;
         let _ = self.remove(&name);
-        let (_, stripes) = self.puts.remove(&put).expect("it was just there");
+        let (record, stripes) = self.puts.remove(&put).expect("it was just there");
         let mut file = new_file((&name, put), pool, size_bytes, now_ms);
-        file.stripe_count = stripes.len() as u64;
-        let offsets = (0..).step_by(STRIPE_BYTES as usize);
-        let segments = offsets.zip(stripes.iter().map(|stripe| stripe.id));
-        self.segments.insert(put, segments.collect());
+        let mut segments = self.entered.remove(&put).unwrap_or_default();
+        let offsets = (record.entered_bytes..).step_by(STRIPE_BYTES as usize);
+        segments.extend(offsets.zip(stripes.iter().map(|stripe| stripe.id)));
+        file.stripe_count = segments.len() as u64;
+        self.segments.insert(put, segments);
         self.live
             .extend(stripes.into_iter().map(|stripe| (stripe.id, stripe)));
         self.files.insert(name, file.clone());
@@ -721,28 +531,6 @@ impl Expected {
             holder: asker,
         }))
     }
-}
-
-/// The effect of stripes and of a new size on inline bytes.
-fn change_inline(
-    file: &mut FileRecord,
-    inline: &mut BTreeMap<PutId, Vec<u8>>,
-    gets_stripes: bool,
-    size: u64,
-) {
-    if gets_stripes {
-        file.inline = None;
-        inline.remove(&file.put);
-    }
-    let Some(known) = file.inline.as_mut().filter(|_| size != file.size_bytes) else {
-        return;
-    };
-    known.version += 1;
-    known.length_bytes = known.length_bytes.min(size);
-    if let Some(bytes) = inline.get_mut(&file.put) {
-        bytes.truncate(size as usize);
-    }
-    inline.retain(|_, bytes| !bytes.is_empty());
 }
 
 /// A file without stripes.

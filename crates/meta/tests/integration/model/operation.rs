@@ -63,6 +63,10 @@ pub(crate) enum Operation {
         size_bytes: u64,
         place: u32,
     },
+    Enter {
+        pick: usize,
+        stored_count: u64,
+    },
     Grow {
         name: u8,
         to: u64,
@@ -78,9 +82,6 @@ pub(crate) enum Operation {
         pick: usize,
     },
     Abort {
-        pick: usize,
-    },
-    Touch {
         pick: usize,
     },
     Remove {
@@ -161,9 +162,11 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
                 pick, behind, kept_count, size_bytes, place,
             }
         ),
+        2 => (0usize..3, 0..4u64).prop_map(
+            |(pick, stored_count)| Operation::Enter { pick, stored_count }
+        ),
         3 => (0usize..3).prop_map(|pick| Operation::CommitReplacement { pick }),
         1 => (0usize..3).prop_map(|pick| Operation::Abort { pick }),
-        1 => (0usize..3).prop_map(|pick| Operation::Touch { pick }),
         1 => name.prop_map(|name| Operation::Remove { name }),
         3 => (1usize..3).prop_map(|limit| Operation::Discard { limit }),
         1 => pick.clone().prop_map(|pick| Operation::Reclaim { pick }),
@@ -197,11 +200,11 @@ pub(crate) enum Action {
     /// The coordinator takes the leases of these stripes.
     Lead(Vec<StripeId>),
     Extend(Extension),
+    Enter(PutId, u64),
     Grow(PutId, u64, u64),
     Replace(Replacement),
     CommitReplacement(PutId),
     Abort(PutId),
-    Touch(PutId),
     Remove(String),
     Discard(usize),
     Rename {
@@ -247,7 +250,7 @@ impl Extension {
     fn apply<K: KeyValue>(&self, meta: &Meta<K>, now_ms: u64) -> Result<Answer, MetaError> {
         let at = (self.step, self.kept_count);
         meta.extend_put(self.put, at, self.size_bytes, &self.placements, now_ms)
-            .map(Answer::Stripes)
+            .map(|(_, stripes)| Answer::Stripes(stripes))
     }
 
     /// That of the put with this number, or a late one.
@@ -398,20 +401,15 @@ impl Action {
             Self::PutInline(put) => put.apply(meta, world),
             Self::WriteInline(change) => change.apply(meta),
             Self::Commit(put) => meta.commit_put(*put, now_ms).map(Answer::File),
-            Self::Lead(stripes) => {
-                let incarnation = meta.incarnation();
-                let holder = Holder::Coordinator { incarnation };
-                let leases = meta.acquire_all(stripes, holder, &world.membership, now_ms)?;
-                Ok(Answer::Leases(
-                    leases.into_iter().collect::<Result<_, _>>()?,
-                ))
-            }
+            Self::Lead(stripes) => lead(meta, stripes, world),
             Self::Extend(extension) => extension.apply(meta, now_ms),
+            Self::Enter(put, stored_count) => {
+                meta.enter_stripes(*put, *stored_count).map(Answer::Stripes)
+            }
             Self::Grow(file, to, known) => Ok(Answer::File(meta.grow(*file, *to, *known)?.0)),
             Self::Replace(replacement) => replacement.apply(meta, now_ms),
             Self::CommitReplacement(put) => meta.commit_replacement(*put).map(Answer::Stripes),
             Self::Abort(put) => meta.abort_put(*put).map(Answer::Whether),
-            Self::Touch(put) => meta.touch_put(*put, now_ms).map(|()| Answer::Done),
             Self::Remove(name) => {
                 let file = meta.file(name)?;
                 meta.remove_file(name, file.put, (file.generation, meta.change_count()))?;
@@ -444,6 +442,19 @@ impl Action {
             Self::Release(stripe, epoch) => meta.release(*stripe, *epoch).map(Answer::Whether),
         }
     }
+}
+
+/// The coordinator takes leases.
+fn lead<K: KeyValue>(
+    meta: &Meta<K>,
+    stripes: &[StripeId],
+    world: &World,
+) -> Result<Answer, MetaError> {
+    let incarnation = meta.incarnation();
+    let holder = Holder::Coordinator { incarnation };
+    let leases = meta.acquire_all(stripes, holder, &world.membership, world.now_ms)?;
+    let leases = leases.into_iter().collect::<Result<_, _>>()?;
+    Ok(Answer::Leases(leases))
 }
 
 /// The world outside the metadata: time, and which runs of which nodes send heartbeats.
@@ -546,19 +557,19 @@ impl World {
             }
             Operation::Commit { pick } => Action::Commit(put(pick)),
             Operation::Lead { name: n } => {
-                let file = expected.files.get(&name(n))?;
-                Action::Lead(expected.segments[&file.put].values().copied().collect())
+                let put = expected.files.get(&name(n))?.put;
+                Action::Lead(expected.segments[&put].values().copied().collect())
             }
             Operation::Extend { pick, .. } => {
                 Action::Extend(Extension::of(expected, put(pick), operation)?)
             }
+            Operation::Enter { pick, stored_count } => Action::Enter(put(pick), stored_count),
             Operation::Grow { name: n, to } => growth(expected, &name(n), to)?,
             Operation::Replace { name: n, .. } => {
                 Action::Replace(replacement(expected, &name(n), operation)?)
             }
             Operation::CommitReplacement { pick } => Action::CommitReplacement(put(pick)),
             Operation::Abort { pick } => Action::Abort(put(pick)),
-            Operation::Touch { pick } => Action::Touch(put(pick)),
             Operation::Remove { name: n } => Action::Remove(name(n)),
             Operation::Discard { limit } => Action::Discard(limit),
             Operation::Rename { name: n, to, .. } => {
@@ -581,13 +592,15 @@ impl World {
                 let holder = self.holder(node, expected.incarnation);
                 Action::Acquire(stripe(pick), holder)
             }
-            Operation::Release { pick, behind } => {
-                let id = stripe(pick);
-                let epoch = expected.leases.get(&id).map_or(1, |(epoch, _)| epoch.0);
-                Action::Release(id, Epoch(epoch - u64::from(behind)))
-            }
+            Operation::Release { pick, behind } => release(expected, stripe(pick), behind),
         })
     }
+}
+
+/// The end of a lease in its epoch, or in the one before.
+fn release(expected: &Expected, stripe: StripeId, behind: bool) -> Action {
+    let epoch = expected.leases.get(&stripe).map_or(1, |(epoch, _)| epoch.0);
+    Action::Release(stripe, Epoch(epoch - u64::from(behind)))
 }
 
 /// The rename of a file in its generation, or in the one before.

@@ -1,8 +1,8 @@
 //! The plans of CAU's appends and commits, with the choice of deltas that cross racks: sections 3.1, 3.2 and 3.4.
 
 use crate::update::delta::change_all;
-use crate::update::flow::{Flow, NewBytes};
-use crate::update::piece::{check_ranges, check_shape, pieces};
+use crate::update::flow::{Flow, NewBytes, at_once, update};
+use crate::update::piece::{check_ranges, check_shape};
 use crate::update::waiting::Waiting;
 use crate::{PlanError, Stripe};
 use gabion_layout::{ChunkIndex, ChunkRange, NodeId, Slices, Topology};
@@ -168,15 +168,18 @@ pub fn commit(
     selection: Selection,
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
-    let steps = (NewBytes::Logged, selection, slice_bytes);
+    let steps = (NewBytes::Logged, slice_bytes);
+    let send = |flow: &mut Flow<'_>| send_directly(flow, selection);
     let journaled = |&part: &ChunkRange| Logged {
         node: stripe.node_of(part.chunk),
         log: Log::Journal,
         part,
     };
-    update_directly(stripe, topology, ranges, steps, |ranges| Goal::Commit {
-        ranges: ranges.to_vec(),
-        logged: ranges.iter().map(journaled).collect(),
+    update(stripe, topology, ranges, steps, send, |ranges| {
+        Goal::Commit {
+            ranges: ranges.to_vec(),
+            logged: ranges.iter().map(journaled).collect(),
+        }
     })
 }
 
@@ -246,28 +249,9 @@ pub fn selective(
     selection: Selection,
     slice_bytes: u64,
 ) -> Result<Plan, PlanError> {
-    let steps = (NewBytes::Given, selection, slice_bytes);
-    update_directly(stripe, topology, ranges, steps, |ranges| Goal::Update {
-        ranges: ranges.to_vec(),
-    })
-}
-
-fn update_directly(
-    stripe: &Stripe<'_>,
-    topology: &Topology,
-    ranges: &[ChunkRange],
-    (from, selection, slice_bytes): (NewBytes, Selection, u64),
-    goal: impl FnOnce(&[ChunkRange]) -> Goal,
-) -> Result<Plan, PlanError> {
-    check_ranges(stripe, ranges)?;
-    let mut b = stripe.builder();
-    for piece in pieces(stripe.geometry, ranges) {
-        let mut flow = Flow::begin(&mut b, stripe, topology, &piece, from, slice_bytes);
-        flow.update_at_home();
-        send_directly(&mut flow, selection);
-        flow.finish();
-    }
-    Ok(b.finish(goal(ranges)))
+    let steps = (NewBytes::Given, slice_bytes);
+    let send = |flow: &mut Flow<'_>| send_directly(flow, selection);
+    update(stripe, topology, ranges, steps, send, at_once)
 }
 
 /// Each rack updates each other rack on its own.

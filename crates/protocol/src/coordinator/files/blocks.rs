@@ -1,7 +1,7 @@
 //! Places for blocks that are replicated first: where encoding them will keep the pool's promise (EAR).
 
 use super::Files;
-use super::rejection::Rejection;
+use crate::coordinator::core::Answer;
 use crate::coordinator::members::fleet::Fleet;
 use crate::coordinator::pool_facts::PoolFacts;
 use gabion_layout::{NodeId, ReplicaPlacement, Topology};
@@ -19,7 +19,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         encoded: &PoolSpec,
         sizes: &[u64],
         fleet: &Fleet,
-    ) -> Result<Vec<Placement>, Rejection> {
+    ) -> Answer<Vec<Placement>> {
         let spec = &facts.record.spec;
         let lifecycle = facts.record.lifecycle;
         let chosen = lifecycle.map_or(ReplicaPlacement::Rr, |lifecycle| lifecycle.placement);

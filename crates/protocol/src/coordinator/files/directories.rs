@@ -2,107 +2,91 @@
 
 use super::Files;
 use crate::coordinator::core::Answer;
-use crate::message::{CoordinatorReply, CoordinatorRequest as Ask, ask};
-use gabion_meta::{Inode, KeyValue, Meta};
-use std::sync::Arc;
+use crate::message::ask;
+use gabion_meta::{DirectoryEntry, Inode, KeyValue, Meta, MetaError, QuotaStatus};
 
 /// Most entries of a page of a directory: one message holds them, whatever their names.
 const ENTRIES_MAX: u64 = 1_000;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Answers a request about directories.
-    pub(in crate::coordinator) async fn answer_on_directories(
-        self: &Arc<Self>,
-        request: Ask,
-    ) -> Answer {
-        match request {
-            Ask::ReadDirectory(page) => self.read_directory(page).await,
-            Ask::MakeDirectory(asked) => self.make_directory(asked).await,
-            Ask::RemoveDirectory(asked) => self.remove_directory(asked).await,
-            Ask::RenameDirectory(asked) => self.rename_directory(asked).await,
-            Ask::ExchangeNames(asked) => self.exchange_names(asked).await,
-            Ask::SetDirectoryQuota(asked) => self.set_directory_quota(asked).await,
-            Ask::DirectoryQuota(inode) => self.directory_quota(inode).await,
-            other => Err(format!("{} is no request about directories", other.name()).into()),
-        }
-    }
-
     /// A page of the names in a directory.
-    async fn read_directory(&self, page: ask::ReadDirectory) -> Answer {
-        let ask::ReadDirectory {
-            directory,
-            after,
-            limit,
-        } = page;
-        let limit = limit.clamp(1, ENTRIES_MAX) as usize;
-        let read = move |meta: &Meta<K>| meta.read_directory(directory, after.as_deref(), limit);
-        let (entries, is_cut) = self.core.with_meta(read).await?;
-        Ok(CoordinatorReply::Entries { entries, is_cut })
+    pub(in crate::coordinator) async fn read_directory(
+        &self,
+        page: ask::ReadDirectory,
+    ) -> Answer<(Vec<DirectoryEntry>, bool)> {
+        let read = move |meta: &Meta<K>| read_directory(meta, &page);
+        Ok(self.core.with_meta(read).await?)
     }
 
     /// Makes a directory.
-    async fn make_directory(&self, asked: ask::MakeDirectory) -> Answer {
-        let ask::MakeDirectory {
-            at,
-            attributes,
-            number,
-        } = asked;
-        let make = move |meta: &Meta<K>| meta.make_directory(at.clone(), attributes, number);
-        self.core.with_meta(make).await?;
-        Ok(CoordinatorReply::Done)
+    pub(in crate::coordinator) async fn make_directory(
+        &self,
+        asked: ask::MakeDirectory,
+    ) -> Answer<()> {
+        let make =
+            move |meta: &Meta<K>| meta.make_directory(asked.at, asked.attributes, asked.number);
+        Ok(self.core.with_meta(make).await?)
     }
 
     /// Removes an empty directory.
-    async fn remove_directory(&self, asked: ask::RemoveDirectory) -> Answer {
-        let ask::RemoveDirectory {
-            directory,
-            generation,
-            number,
-        } = asked;
-        let remove = move |meta: &Meta<K>| meta.remove_directory(directory, (generation, number));
-        self.core.with_meta(remove).await?;
-        Ok(CoordinatorReply::Done)
+    pub(in crate::coordinator) async fn remove_directory(
+        &self,
+        asked: ask::RemoveDirectory,
+    ) -> Answer<()> {
+        let version = (asked.generation, asked.number);
+        let remove = move |meta: &Meta<K>| meta.remove_directory(asked.directory, version);
+        Ok(self.core.with_meta(remove).await?)
     }
 
     /// Gives a directory another path.
-    async fn rename_directory(&self, asked: ask::RenameDirectory) -> Answer {
-        let ask::RenameDirectory {
-            directory,
-            generation,
-            number,
-            to,
-            existing,
-        } = asked;
+    pub(in crate::coordinator) async fn rename_directory(
+        &self,
+        asked: ask::RenameDirectory,
+    ) -> Answer<()> {
+        let version = (asked.generation, asked.number);
         let rename = move |meta: &Meta<K>| {
-            meta.rename_directory(directory, (generation, number), to.clone(), existing)
+            meta.rename_directory(asked.directory, version, asked.to, asked.existing)
         };
-        self.core.with_meta(rename).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(self.core.with_meta(rename).await?)
     }
 
     /// Gives two files or directories each other's name.
-    async fn exchange_names(&self, asked: ask::ExchangeNames) -> Answer {
-        let ask::ExchangeNames { names, number } = asked;
-        let exchange = move |meta: &Meta<K>| meta.exchange_names(&names, number);
-        self.core.with_meta(exchange).await?;
-        Ok(CoordinatorReply::Done)
+    pub(in crate::coordinator) async fn exchange_names(
+        &self,
+        asked: ask::ExchangeNames,
+    ) -> Answer<()> {
+        let exchange = move |meta: &Meta<K>| meta.exchange_names(&asked.names, asked.number);
+        Ok(self.core.with_meta(exchange).await?)
     }
 
     /// Changes or removes the quota of a directory.
-    async fn set_directory_quota(&self, asked: ask::SetDirectoryQuota) -> Answer {
-        let ask::SetDirectoryQuota { directory, change } = asked;
-        let set = move |meta: &Meta<K>| match change {
-            Some(change) => meta.set_directory_quota(directory, change),
-            None => meta.remove_directory_quota(directory),
+    pub(in crate::coordinator) async fn set_directory_quota(
+        &self,
+        asked: ask::SetDirectoryQuota,
+    ) -> Answer<()> {
+        let set = move |meta: &Meta<K>| match asked.change {
+            Some(change) => meta.set_directory_quota(asked.directory, change),
+            None => meta.remove_directory_quota(asked.directory),
         };
-        self.core.with_meta(set).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(self.core.with_meta(set).await?)
     }
 
     /// The quota of a directory that counts an inode.
-    async fn directory_quota(&self, inode: Inode) -> Answer {
+    pub(in crate::coordinator) async fn directory_quota(
+        &self,
+        inode: Inode,
+    ) -> Answer<Option<Box<QuotaStatus>>> {
         let find = move |meta: &Meta<K>| meta.directory_quota(inode);
         let status = self.core.with_meta(find).await?;
-        Ok(CoordinatorReply::DirectoryQuota(status.map(Box::new)))
+        Ok(status.map(Box::new))
     }
+}
+
+/// A page of the names in a directory, and whether more follow.
+pub(in crate::coordinator) fn read_directory<K: KeyValue>(
+    meta: &Meta<K>,
+    page: &ask::ReadDirectory,
+) -> Result<(Vec<DirectoryEntry>, bool), MetaError> {
+    let limit = page.limit.clamp(1, ENTRIES_MAX) as usize;
+    meta.read_directory(page.directory, page.after.as_deref(), limit)
 }

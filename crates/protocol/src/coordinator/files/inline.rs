@@ -2,10 +2,9 @@
 
 use super::Files;
 use super::puts::Begun;
-use super::rejection::Rejection;
 use crate::coordinator::core::Answer;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{Cause, CoordinatorReply, Denial, InlineWritten, WholeFile, ask};
+use crate::message::{Cause, Denial, InlineWritten, WholeFile, ask};
 use gabion_meta::{Existing, InlineWrite, KeyValue, Meta, MetaError, NewAttributes, RelativePath};
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 Cause::Invalid,
                 format!("the request has {found_bytes} bytes of a file of {size_bytes}"),
             );
-            return Ok(Begun::Rejected(Rejection::Final(denial)));
+            return Ok(Begun::Rejected(denial.into()));
         }
         let (pool, created_ms) = (facts.record.id, self.core.lifetime_ms());
         let (put, file) = meta.with_room(self.core.options.discarded_count, || {
@@ -38,7 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn write_inline(
         self: &Arc<Self>,
         asked: ask::WriteInline,
-    ) -> Answer {
+    ) -> Answer<InlineWritten> {
         let write = move |meta: &Meta<K>| {
             let write = InlineWrite {
                 version: asked.version,
@@ -56,13 +55,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
         };
         match self.core.with_meta(write).await {
-            Ok(file) => {
-                let file = file.map(Box::new);
-                Ok(CoordinatorReply::InlineWritten(InlineWritten::Made(file)))
-            }
+            Ok(file) => Ok(InlineWritten::Made(file.map(Box::new))),
             // With a new layout, the client may succeed or learn the reason.
             Err(MetaError::FileChanged(_) | MetaError::Superseded { .. }) => {
-                Ok(CoordinatorReply::InlineWritten(InlineWritten::NotMade))
+                Ok(InlineWritten::NotMade)
             }
             Err(error) => Err(error.into()),
         }

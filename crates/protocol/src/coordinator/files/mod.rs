@@ -3,19 +3,21 @@
 //! `pools` creates and commits pools. `puts` stores, renames and deletes files, `lookups` finds them; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
 //! places blocks that are replicated first. `inline` stores and changes small files. `directories` makes and lists
-//! directories, `inodes` keeps attributes and links. `exclusive` decides which client is the only writer of a file.
+//! directories, `inodes` keeps attributes and links. `exclusive` decides which client is the only writer of a file. `orphans`
+//! opens files in clients' sessions, and ends those without a name.
 
 mod blocks;
-mod directories;
+mod denied_puts;
+pub(in crate::coordinator) mod directories;
 mod exclusive;
 mod inline;
-mod inodes;
+pub(in crate::coordinator) mod inodes;
 mod live_puts;
-mod lookups;
+pub(in crate::coordinator) mod lookups;
+mod orphans;
 mod places;
 mod pools;
 mod puts;
-pub(in crate::coordinator) mod rejection;
 mod replace;
 mod sessions;
 mod snapshots;
@@ -32,6 +34,7 @@ use super::repair::Repair;
 use super::repair::backlog::Backlog;
 use super::shared_state::SharedState;
 use super::tickets::Tickets;
+use denied_puts::DeniedPuts;
 use futures::lock::Mutex as AsyncMutex;
 use gabion_meta::{KeyValue, MetaError, PutId};
 use live_puts::LivePut;
@@ -54,6 +57,8 @@ pub(in crate::coordinator) struct Files<K> {
     tickets: Arc<Tickets<K>>,
     /// When the client of each put was last heard of, and what it is to replace.
     puts: Mutex<BTreeMap<PutId, LivePut>>,
+    /// Why the last refused puts were refused.
+    denied_puts: DeniedPuts,
     sessions: Sessions,
     /// Held by the exclusive open that looks at the sessions and changes them.
     opening: AsyncMutex<()>,
@@ -75,10 +80,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     ) -> Result<Self, MetaError> {
         // An earlier run's clock does not apply to this one: all clients get a full timeout.
         let heard_ms = shared.core.ports.now_ms();
-        let live = || LivePut {
-            heard_ms,
-            occupation: None,
-        };
+        let live = |put| LivePut::of_earlier_run(put, heard_ms);
         let puts = shared.core.meta.puts()?.into_iter();
         Ok(Self {
             core: Arc::clone(&shared.core),
@@ -92,10 +94,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             repair: Arc::clone(repair),
             timetable: Arc::clone(timetable),
             tickets: Arc::clone(&shared.tickets),
+            denied_puts: DeniedPuts::default(),
             opening: AsyncMutex::default(),
             frozen: Mutex::default(),
             sessions: Sessions::new(shared.core.meta.sessions()?, heard_ms),
-            puts: Mutex::new(puts.map(|put| (put.id, live())).collect()),
+            puts: Mutex::new(puts.map(|put| (put.id, live(put))).collect()),
         })
     }
 }

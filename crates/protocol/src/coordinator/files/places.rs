@@ -3,11 +3,10 @@
 //! the stripe is placed anew, under another id.
 
 use super::Files;
-use super::rejection::Rejection;
-use crate::coordinator::core::Answer;
+use crate::coordinator::core::{Answer, Rejection};
 use crate::coordinator::members::fleet::{Fleet, is_welcoming};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, Liveness, NodeStatus, PutPlaces, ask};
+use crate::message::{Liveness, NodeStatus, PutPlaces, ask};
 use crate::ticket::Operations;
 use gabion_layout::{ChunkIndex, NodeId, StripeId, StripeRecord, Topology};
 use gabion_meta::{Departure, KeyValue, Meta, Placement, PutId};
@@ -24,7 +23,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn place_anew(
         self: &Arc<Self>,
         asked: ask::PlaceAnew,
-    ) -> Answer {
+    ) -> Answer<Box<PutPlaces>> {
         let ask::PlaceAnew {
             put,
             first,
@@ -43,15 +42,14 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         if let Some(failed) = failed.filter(|failed| *failed == stripe.id) {
             // Failed nodes among these are detected soon; full nodes stay full for long.
             let fleet = self.nodes.fleet().distrusting(&avoid);
-            let nodes = match self.place(&facts, &[stripe.chunk_bytes], &fleet) {
-                Ok(mut placed) => placed.swap_remove(0).nodes,
-                Err(rejection) => return rejection.answer(),
-            };
+            let mut placed = self.place(&facts, &[stripe.chunk_bytes], &fleet)?;
+            let nodes = placed.swap_remove(0).nodes;
             let anew = move |meta: &Meta<K>| meta.place_anew(put, first, failed, &nodes);
-            stripe = match self.core.with_meta(anew).await {
-                Ok(stripe) => stripe,
-                Err(error) => return Rejection::from(error).answer(),
-            };
+            stripe = self
+                .core
+                .with_meta(anew)
+                .await
+                .map_err(Rejection::of_layout)?;
             self.leftovers.wake();
         }
         Ok(self.places(put, &facts, vec![stripe]))
@@ -63,8 +61,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         put: PutId,
         facts: &PoolFacts,
         stripes: Vec<StripeRecord>,
-    ) -> CoordinatorReply {
-        CoordinatorReply::Put(PutPlaces {
+    ) -> Box<PutPlaces> {
+        Box::new(PutPlaces {
             put: self.tickets.open(put),
             pool: facts.record.clone(),
             tickets: self.tickets.grant(put, &stripes, Operations::INSTALL),
@@ -79,7 +77,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         facts: &PoolFacts,
         sizes: &[u64],
         fleet: &Fleet,
-    ) -> Result<Vec<Placement>, Rejection> {
+    ) -> Answer<Vec<Placement>> {
         let spec = &facts.record.spec;
         let seed = self.core.options.placement_seed;
         let seed = seed.unwrap_or_else(|| self.core.ports.random());
@@ -104,7 +102,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         sizes: &[u64],
         fleet: &Fleet,
         place: &mut dyn FnMut(&mut Room) -> Result<Vec<Placement>, PlanError>,
-    ) -> Result<Vec<Placement>, Rejection> {
+    ) -> Answer<Vec<Placement>> {
         let on = |topology: &Topology| place(&mut self.nodes.room(topology.clone()));
         let survives = |placed: &Vec<Placement>, failed: &[NodeId]| {
             let mut nodes = placed.iter().map(|place| &place.nodes[..]);
@@ -119,7 +117,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 let all = sizes.iter().sum();
                 no_room = self.nodes.no_room(&nodes, all, " before all is stored");
             }
-            no_room.map_or_else(|| too_few(fleet, &error), Rejection::Final)
+            no_room.map_or_else(|| too_few(fleet, &error), Rejection::Refused)
         })
     }
 }
@@ -171,11 +169,12 @@ pub(super) fn survives_without(facts: &PoolFacts, nodes: &[NodeId], failed: &[No
     lost.is_empty() || update::check_left(&stripe).is_ok()
 }
 
-/// Too few nodes are up. A silent node either answers again or is declared failed soon.
+/// Too few nodes are up. A silent node either answers again or is declared failed soon. A node that has just ended its
+/// membership, for instance since the coordinator has restarted, joins again soon.
 pub(super) fn too_few(fleet: &Fleet, error: &PlanError) -> Rejection {
-    if fleet.with(Liveness::Suspect).is_empty() {
-        Rejection::Final(error.to_string().into())
+    if fleet.may_grow_soon() {
+        Rejection::busy(error.to_string())
     } else {
-        Rejection::Retry(error.to_string().into())
+        error.to_string().into()
     }
 }

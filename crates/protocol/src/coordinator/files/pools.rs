@@ -1,10 +1,8 @@
 //! Pools: the path from a user's request to a pool that can keep its promise, and the facts derived from a pool.
 
 use super::Files;
-use crate::coordinator::core::Answer;
-use crate::message::{
-    Cause, CoordinatorReply, Denial, LifecycleRequest, Liveness, PoolRequest, Refusal, ask,
-};
+use crate::coordinator::core::{Answer, Rejection};
+use crate::message::{Cause, Denial, LifecycleRequest, Liveness, PoolRequest, Refusal, ask};
 use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gabion_codec::Code;
@@ -43,14 +41,16 @@ enum Committed {
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     /// All pools.
-    pub(in crate::coordinator) async fn pools(&self) -> Answer {
-        let pools = self.core.with_meta(Meta::pools).await?;
-        Ok(CoordinatorReply::Pools(pools))
+    pub(in crate::coordinator) async fn pools(&self) -> Answer<Vec<PoolRecord>> {
+        Ok(self.core.with_meta(Meta::pools).await?)
     }
 
     /// Makes a pool on the nodes that have not failed, with a code chosen for the promise when
     /// none is given.
-    pub(in crate::coordinator) async fn create_pool(&self, request: PoolRequest) -> Answer {
+    pub(in crate::coordinator) async fn create_pool(
+        &self,
+        request: PoolRequest,
+    ) -> Answer<PoolRecord> {
         let PoolRequest {
             survive,
             chunk_bytes,
@@ -103,18 +103,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 })
             }
         };
-        Ok(CoordinatorReply::Pool(self.core.with_meta(create).await?))
+        Ok(self.core.with_meta(create).await?)
     }
 
     /// Changes the quota of a pool.
-    pub(in crate::coordinator) async fn set_quota(&self, asked: ask::SetQuota) -> Answer {
+    pub(in crate::coordinator) async fn set_quota(&self, asked: ask::SetQuota) -> Answer<()> {
         let set = move |meta: &Meta<K>| meta.set_quota(&asked.pool, asked.change);
-        self.core.with_meta(set).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(self.core.with_meta(set).await?)
     }
 
-    /// Commits the stripes of a pool at their primaries, for at most one round.
-    pub(in crate::coordinator) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer {
+    /// Commits the stripes of a pool at their primaries, for at most one round. Returns the number of stripes left.
+    pub(in crate::coordinator) async fn commit_pool(self: &Arc<Self>, name: String) -> Answer<u64> {
         let find = move |meta: &Meta<K>| {
             let pool = meta.pool_named(&name)?.id;
             let mut stripes = Vec::new();
@@ -140,11 +139,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Committed::Refused(why) => Some(why),
             Committed::Done | Committed::NotYet => None,
         });
-        Ok(match (refused, left_count) {
-            (Some(why), _) => CoordinatorReply::Busy(why.into()),
-            (None, 0) => CoordinatorReply::Done,
-            (None, left_count) => CoordinatorReply::Committing { left_count },
-        })
+        refused.map_or(Ok(left_count), |why| Err(Rejection::busy(why)))
     }
 
     /// Commits a stripe unless the round has ended.
@@ -183,7 +178,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// The pools and reserves of those stripes that exist and have any.
-    pub(in crate::coordinator) async fn reserves(&self, stripes: Vec<StripeId>) -> Answer {
+    pub(in crate::coordinator) async fn reserves(
+        &self,
+        stripes: Vec<StripeId>,
+    ) -> Answer<Vec<(StripeId, PoolId, ReserveSpec)>> {
         let found = self.core.with_meta(move |meta| {
             let mut specs = BTreeMap::new();
             let mut found = Vec::new();
@@ -201,7 +199,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
             Ok(found)
         });
-        Ok(CoordinatorReply::Reserves(found.await?))
+        Ok(found.await?)
     }
 }
 
@@ -286,10 +284,14 @@ pub(super) fn pool_of<K: KeyValue>(
 }
 
 /// The refusal of a request without a pool's name, if there is not exactly one.
-pub(super) fn no_pool() -> Denial {
-    Denial::new(
-        Cause::Invalid,
-        "there is not exactly one pool; choose one with --pool, or create the first with \
-         'gabion pool create'",
-    )
+pub(super) fn no_pool<K: KeyValue>(meta: &Meta<K>) -> Result<Denial, MetaError> {
+    let pools = meta.pools()?;
+    let names: Vec<&str> = pools.iter().map(|pool| &*pool.spec.name).collect();
+    let sentence = if names.is_empty() {
+        "there is no pool; create the first one with 'gabion pool create'".to_owned()
+    } else {
+        let (count, names) = (names.len(), names.join(", "));
+        format!("there are {count} pools ({names}); choose one with --pool")
+    };
+    Ok(Denial::new(Cause::Invalid, sentence))
 }

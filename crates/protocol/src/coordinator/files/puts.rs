@@ -3,13 +3,13 @@
 use super::Files;
 use super::live_puts::LivePut;
 use super::pools::{no_pool, pool_of};
-use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, lock, refused_for_now};
+use crate::coordinator::core::{Answer, PAGE, Rejection, lock};
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{Cause, CoordinatorReply, Denial, Growth, OpenPut, ask};
+use crate::message::{BegunPut, Cause, Denial, Growth, OpenPut, PutPlaces, ask};
+use gabion_layout::ByteRange;
 use gabion_meta::{
-    Existing, FileRecord, KeyValue, Meta, MetaError, PUT_STRIPES_MAX, Placement, PoolSpec, Put,
-    PutId,
+    Existing, FILE_STRIPES_MAX, FileRecord, KeyValue, Meta, MetaError, PENDING_STRIPES_MAX,
+    Placement, PoolSpec, Put, PutId,
 };
 use std::sync::Arc;
 
@@ -32,30 +32,55 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn begin_put(
         self: &Arc<Self>,
         asked: ask::BeginPut,
-    ) -> Answer {
+    ) -> Answer<BegunPut> {
         let Some(number) = asked.whole.as_ref().map(|whole| whole.number) else {
             return self.try_begin_put(asked).await;
         };
         match self.try_begin_put(asked.clone()).await {
             // A late copy of the request might be granted, and the client takes the answer as final.
-            Err(refused) if !matches!(refused.cause, Cause::NotLeading | Cause::Failure) => {
+            Err(Rejection::Refused(refused))
+                if !matches!(refused.cause, Cause::NotLeading | Cause::Failure) =>
+            {
                 let refuse = move |meta: &Meta<K>| meta.refuse(number);
                 if self.core.with_meta(refuse).await? {
                     // Another copy was faster.
                     return self.try_begin_put(asked).await;
                 }
-                Err(refused)
+                Err(refused.into())
             }
             answer => answer,
         }
     }
 
-    /// If too few nodes are up, chunks on failed nodes are left out.
-    async fn try_begin_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer {
+    /// If too few nodes are up, chunks on failed nodes are left out. The client has a file that is stored at once open, if it
+    /// asks for that.
+    async fn try_begin_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer<BegunPut> {
         let number = asked.whole.as_ref().map(|whole| whole.number);
-        if asked.existing != Existing::Stays {
+        let (Some(number), Some(opener)) = (number, asked.opener) else {
+            return self.try_begin_closed_put(asked).await;
+        };
+        self.core.sessions.begin_making(number, opener)?;
+        let mut answer = self.try_begin_closed_put(asked).await;
+        let stored = match &answer {
+            Ok(BegunPut::Stored { put, file, .. }) => file.as_ref().map(|_| *put),
+            _ => None,
+        };
+        let is_held = self.core.sessions.end_making(number, stored);
+        if let Ok(BegunPut::Stored { is_open, .. }) = &mut answer {
+            *is_open = is_held;
+        }
+        answer
+    }
+
+    /// The same without noting that the file is open.
+    async fn try_begin_closed_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer<BegunPut> {
+        let number = asked.whole.as_ref().map(|whole| whole.number);
+        let may_replace = asked.existing != Existing::Stays;
+        if may_replace {
             self.check_unused(&asked.at, number, |_| true).await?;
         }
+        let replaces = may_replace.then(|| (asked.at.clone(), asked.existing));
+        let loss_count = self.pools.loss_count();
         let this = Arc::clone(self);
         let begin = move |meta: &Meta<K>| this.begin_in(meta, asked);
         match self.core.with_meta(begin).await? {
@@ -63,17 +88,19 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 // The stripes of the file that it has replaced are garbage.
                 self.leftovers.wake();
                 let pool = Box::new(facts.record.clone());
-                Ok(CoordinatorReply::Stored { put, file, pool })
+                Ok(BegunPut::Stored {
+                    put,
+                    file,
+                    pool,
+                    is_open: false,
+                })
             }
             Begun::Reserved { put, facts } => {
-                let live = LivePut {
-                    heard_ms: self.core.ports.now_ms(),
-                    occupation: None,
-                };
+                let live = LivePut::new(self.core.ports.now_ms(), loss_count, replaces);
                 lock(&self.puts).insert(put.id, live);
-                Ok(self.places(put.id, &facts, put.stripes))
+                Ok(BegunPut::Places(self.places(put.id, &facts, put.stripes)))
             }
-            Begun::Rejected(rejection) => rejection.answer(),
+            Begun::Rejected(rejection) => Err(rejection),
         }
     }
 
@@ -86,8 +113,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             size_bytes,
             attributes,
             whole,
+            opener: _,
         } = asked;
-        let reject = |denial| Ok(Begun::Rejected(Rejection::Final(denial)));
+        let reject = |denial: Denial| Ok(Begun::Rejected(denial.into()));
         // A repeated request has its file's pool, whichever pools were made since.
         let number = whole.as_ref().map(|whole| whole.number);
         let made = number.map(|number| meta.file_made_by(number)).transpose()?;
@@ -97,7 +125,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             _ => pool_of(meta, pool.as_deref())?,
         };
         let Some(id) = id else {
-            return reject(no_pool());
+            return reject(no_pool(meta)?);
         };
         if made.is_none()
             && let Err(full) = self.core.check_metadata_disk()
@@ -110,13 +138,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             return self.store_inline(meta, &new, facts, (size_bytes, &whole));
         }
         let encoded = self.pools.encoded_of(meta, &facts)?;
-        let placements = match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
-            Ok(placements) => placements,
-            Err(rejection) => return Ok(Begun::Rejected(rejection)),
-        };
+        let (reserved, placements) =
+            match self.place_segments(&facts, encoded.as_deref(), size_bytes, 0) {
+                Ok(placed) => placed,
+                Err(rejection) => return Ok(Begun::Rejected(rejection)),
+            };
         let now_ms = self.core.ports.now_ms();
         let put = meta.with_room(self.core.options.discarded_count, || {
-            meta.begin_put(new.clone(), id, size_bytes, &placements, now_ms)
+            if reserved < size_bytes {
+                meta.check_room_of_put(&new.0, id, size_bytes)?;
+            }
+            meta.begin_put(new.clone(), id, reserved, &placements, now_ms)
         })?;
         Ok(Begun::Reserved { put, facts })
     }
@@ -125,15 +157,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn extend_put(
         self: &Arc<Self>,
         asked: ask::ExtendPut,
-    ) -> Answer {
+    ) -> Answer<Box<PutPlaces>> {
         let ask::ExtendPut {
             put,
             step,
+            stored_count,
             kept_count,
             size_bytes,
         } = asked;
         self.touch_put(put)?;
         let put = put.id;
+        self.enter_stripes(put, stored_count).await?;
         let this = Arc::clone(self);
         let find = move |meta: &Meta<K>| {
             let pool = meta.pool_of_put(put)?;
@@ -147,50 +181,64 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             .as_ref()
             .map_or(1, |encoded| encoded.record.spec.k as u64);
         let segment_count = kept_count.div_ceil(per_segment);
-        let placed = self.place_segments(&facts, encoded.as_deref(), size_bytes, segment_count);
-        let placements = match placed {
-            Ok(placements) => placements,
-            Err(rejection) => return rejection.answer(),
-        };
+        let (reserved, placements) =
+            self.place_segments(&facts, encoded.as_deref(), size_bytes, segment_count)?;
+        if !placements.is_empty() {
+            self.core.check_metadata_disk()?;
+        }
         let whole_count = segment_count.saturating_mul(per_segment);
         let now_ms = self.core.ports.now_ms();
         let limit = self.core.options.discarded_count;
         let extend = move |meta: &Meta<K>| {
             let kept = (step, whole_count);
             meta.with_room(limit, || {
-                meta.extend_put(put, kept, size_bytes, &placements, now_ms)
+                meta.extend_put(put, kept, reserved, &placements, now_ms)
             })
         };
-        let mut stripes = self.core.with_meta(extend).await?;
-        stripes.drain(..stripes.len().min(kept_count as usize));
+        let (entered_count, mut stripes) = self.core.with_meta(extend).await?;
+        let kept = usize::try_from(kept_count.saturating_sub(entered_count)).unwrap_or(usize::MAX);
+        stripes.drain(..stripes.len().min(kept));
         // Stripes that were dropped are garbage.
         self.leftovers.wake();
         Ok(self.places(put, &facts, stripes))
     }
 
+    /// Notes that the first stripes of a put are stored.
+    async fn enter_stripes(&self, put: PutId, stored_count: u64) -> Result<(), MetaError> {
+        if stored_count == 0 {
+            return Ok(());
+        }
+        let enter = move |meta: &Meta<K>| meta.enter_stripes(put, stored_count);
+        let entered = self.core.with_meta(enter).await?;
+        self.backlog.add(entered).await
+    }
+
     /// Places the stripes of a new file, or the blocks that they are first, but for the first `kept_count`
-    /// segments.
+    /// segments, as many as are reserved at a time. Returns the bytes up to their end, too.
     fn place_segments(
         &self,
         facts: &PoolFacts,
         encoded: Option<&PoolFacts>,
         size_bytes: u64,
         kept_count: u64,
-    ) -> Result<Vec<Placement>, Rejection> {
+    ) -> Answer<(u64, Vec<Placement>)> {
         let fleet = self.nodes.fleet();
         let spec = &encoded.unwrap_or(facts).record.spec;
-        let mut sizes = chunk_sizes(spec, size_bytes).map_err(Rejection::Final)?;
-        let kept = usize::try_from(kept_count).unwrap_or(usize::MAX);
-        sizes.drain(..kept.min(sizes.len()));
-        match encoded {
+        let per_segment = encoded.map_or(1, |encoded| encoded.record.spec.k as u64);
+        let most = (self.core.options.reserved_count / per_segment).max(1);
+        let sizes = chunk_sizes(spec, size_bytes, (kept_count, most))?;
+        let end = kept_count.saturating_add(sizes.len() as u64);
+        let reserved = size_bytes.min(end.saturating_mul(spec.segment_bytes()));
+        let placements = match encoded {
             None => self.place(facts, &sizes, &fleet),
             Some(_) => self.place_blocks(facts, spec, &sizes, &fleet),
-        }
+        };
+        Ok((reserved, placements?))
     }
 
     /// Notes that a put's client is active. The note is in memory only: a new run of the coordinator gives
     /// all clients a full timeout.
-    pub(in crate::coordinator) fn touch_put(&self, put: OpenPut) -> Answer {
+    pub(in crate::coordinator) fn touch_put(&self, put: OpenPut) -> Answer<()> {
         let put = self.tickets.own(put)?;
         match lock(&self.puts).get_mut(&put) {
             Some(live) => {
@@ -198,28 +246,35 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
             None => return Err(MetaError::UnknownPut(put).into()),
         }
-        match self.core.check_leads() {
-            Ok(()) => Ok(CoordinatorReply::Done),
-            Err(error) => refused_for_now(error),
-        }
+        self.core.check_may_answer()
     }
 
-    /// Makes a file visible. A chunk whose node has failed since the write is queued for repair.
-    pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: OpenPut) -> Answer {
+    /// Makes a file visible. A chunk whose node has failed since the write is queued for repair. If stripes are lost that
+    /// were stored, the put is aborted.
+    pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: OpenPut) -> Answer<()> {
         let put = self.tickets.own(put)?;
+        let lost = self.find_lost(put).await?;
+        if lost.is_none() {
+            self.displace_replaced(put).await?;
+        }
         let created_ms = self.core.lifetime_ms();
         let this = Arc::clone(self);
         let commit = move |meta: &Meta<K>| {
-            let file = match meta.commit_put(put, created_ms) {
+            let committed = lost.map_or_else(|| meta.commit_put(put, created_ms), Err);
+            let file = match committed {
                 // Other changes could make it possible again, and the client takes the answer as final.
-                Err(refused) if is_final(&refused) && meta.abort_put(put)? => return Err(refused),
-                Err(refused) if is_final(&refused) => meta.commit_put(put, created_ms),
-                committed => committed,
-            }?;
+                Err(refused) if is_final(&refused) => this.end_refused(meta, put, refused)?,
+                committed => committed?,
+            };
             this.timetable.enter(meta, &file)?;
-            match meta.layout_of(put) {
+            match meta.layout_within(put, last_stripes(meta, &file)?) {
                 Err(MetaError::FileGone(_)) => Ok(Vec::new()),
-                layout => Ok(layout?.1.into_iter().map(|(_, stripe)| stripe).collect()),
+                layout => Ok(layout?
+                    .1
+                    .stripes
+                    .into_iter()
+                    .map(|(_, stripe)| stripe)
+                    .collect()),
             }
         };
         match self.core.with_meta(commit).await {
@@ -237,44 +292,127 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             }
             Err(error) => return Err(error.into()),
         }
-        Ok(CoordinatorReply::Done)
+        Ok(())
+    }
+
+    /// Aborts a put of which the commit is refused. Tells the reason again if another request has done so. Waits for the disk.
+    fn end_refused(
+        &self,
+        meta: &Meta<K>,
+        put: PutId,
+        refused: MetaError,
+    ) -> Result<FileRecord, MetaError> {
+        if !matches!(
+            refused,
+            MetaError::UnknownPut(_) | MetaError::PutForgotten(_)
+        ) {
+            // Before the put is unknown.
+            self.denied_puts.note(put, &refused);
+        }
+        if meta.abort_put(put)? {
+            return Err(refused);
+        }
+        match meta.commit_put(put, self.core.lifetime_ms()) {
+            Err(unknown @ MetaError::UnknownPut(_)) => {
+                Err(self.denied_puts.reason(put).unwrap_or(unknown))
+            }
+            committed => committed,
+        }
+    }
+
+    /// Looks at the stored stripes of a put, if a stripe of the cluster was found lost since they were stored. Returns the
+    /// refusal if one of them cannot be decoded any more. A repeated request goes on where the last one was.
+    async fn find_lost(&self, put: PutId) -> Result<Option<MetaError>, MetaError> {
+        loop {
+            let loss_count = self.pools.loss_count();
+            let from = {
+                let mut puts = lock(&self.puts);
+                let live = puts.get_mut(&put);
+                live.and_then(|live| live.unchecked_from(loss_count))
+            };
+            let Some(from) = from else {
+                return Ok(None);
+            };
+            let pools = Arc::clone(&self.pools);
+            let look = move |meta: &Meta<K>| {
+                let page = meta.entered_stripes(put, from, PAGE)?;
+                for (_, stripe) in &page {
+                    if !pools.is_decodable(meta, stripe)? {
+                        let (stripe, missing_count) = (stripe.id, stripe.stale.len());
+                        return Ok(Err(MetaError::PutLost {
+                            stripe,
+                            missing_count,
+                        }));
+                    }
+                }
+                let last = page.last().map(|(last, _)| *last);
+                Ok(Ok(last.map_or(u64::MAX, |last| last.saturating_add(1))))
+            };
+            let upto = match self.core.with_meta(look).await? {
+                Ok(upto) => upto,
+                Err(lost) => return Ok(Some(lost)),
+            };
+            if let Some(live) = lock(&self.puts).get_mut(&put) {
+                live.note_checked(loss_count, upto);
+            }
+        }
     }
 
     /// Aborts a put for its client.
-    pub(in crate::coordinator) async fn abort_own_put(self: &Arc<Self>, put: OpenPut) -> Answer {
-        self.abort_put(self.tickets.own(put)?).await
+    pub(in crate::coordinator) async fn abort_own_put(
+        self: &Arc<Self>,
+        put: OpenPut,
+    ) -> Answer<()> {
+        Ok(self.abort_put(self.tickets.own(put)?).await?)
     }
 
     /// Aborts a put; a put that has ended stays as it is.
-    pub(in crate::coordinator) async fn abort_put(self: &Arc<Self>, put: PutId) -> Answer {
+    pub(in crate::coordinator) async fn abort_put(
+        self: &Arc<Self>,
+        put: PutId,
+    ) -> Result<(), MetaError> {
         self.core.with_meta(move |meta| meta.abort_put(put)).await?;
         let over = lock(&self.puts).remove(&put);
         if let Some(occupation) = over.and_then(|live| live.occupation) {
             self.leave(occupation).await?;
         }
         self.leftovers.wake();
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
-    /// Aborts puts whose clients are silent, until the metadata store fails.
+    /// Aborts puts whose clients are silent, until the metadata store fails. It begins after most nodes have been heard.
+    /// Before that, no sign of life was answered or noted, so all clients get a full timeout from now on.
     pub(in crate::coordinator) async fn expire_puts(self: Arc<Self>) {
-        let timeout_ms = self.core.options.put_timeout_ms;
+        let options = &self.core.options;
+        let period_ms = (options.put_timeout_ms / 24).max(1);
+        let begun_ms = self.core.ports.now_ms();
+        for live in lock(&self.puts).values_mut() {
+            live.heard_ms = begun_ms;
+        }
         while !self.core.is_broken() {
-            // The timeout of replacements is shorter, so this period serves them too.
-            self.core.ports.sleep_ms((timeout_ms / 24).max(1)).await;
+            let late_ms = self.core.sleep_late_ms(period_ms).await;
+            if late_ms > 0 {
+                for live in lock(&self.puts).values_mut() {
+                    live.give_time(late_ms);
+                }
+                continue;
+            }
             if self.core.check_leads().is_err() {
                 continue;
             }
             let now_ms = self.core.ports.now_ms();
-            let is_silent = |live: &LivePut| {
-                now_ms.saturating_sub(live.heard_ms) >= live.timeout_ms(timeout_ms)
-            };
             let expired: Vec<PutId> = lock(&self.puts)
                 .iter()
-                .filter(|(_, live)| is_silent(live))
+                .filter(|(_, live)| live.is_silent(now_ms, options))
                 .map(|(&put, _)| put)
                 .collect();
             for put in expired {
+                // Its client may have been heard while the ones before it were aborted.
+                let now_ms = self.core.ports.now_ms();
+                let is_silent = |live: &LivePut| live.is_silent(now_ms, options);
+                if !lock(&self.puts).get(&put).is_some_and(is_silent) {
+                    continue;
+                }
                 // A put that cannot be aborted now stays in the list until the next period.
                 let _ = self.abort_put(put).await;
             }
@@ -282,7 +420,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// Gives a file more bytes, when no node serves stripes that the file has lost.
-    pub(in crate::coordinator) async fn grow(self: &Arc<Self>, asked: ask::Grow) -> Answer {
+    pub(in crate::coordinator) async fn grow(self: &Arc<Self>, asked: ask::Grow) -> Answer<Growth> {
         let ask::Grow {
             file,
             size_bytes,
@@ -294,7 +432,13 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             None => meta.grow(file, size_bytes, truncation_count),
             Some((from, number)) => {
                 let by = size_bytes.saturating_sub(from);
-                meta.grow_from(file, (from, by), (number, truncation_count), token)
+                let grown = meta.grow_from(file, (from, by), (number, truncation_count), token);
+                if let Err(MetaError::Quota(_)) = grown {
+                    // The quota may have room when a late copy of the request arrives, and the client takes the answer as
+                    // final.
+                    meta.refuse(number)?;
+                }
+                grown
             }
         };
         let look = move |meta: &Meta<K>| match grow(meta) {
@@ -308,59 +452,47 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 let served = move |meta: &Meta<K>| meta.served_dropped(file);
                 let served = self.core.with_meta(served).await?;
                 self.withdraw(served).await?;
-                return Ok(CoordinatorReply::Busy(error.into()));
+                return Err(Rejection::busy(error));
             }
             grown => grown?,
         };
-        Ok(CoordinatorReply::Grown(Growth {
+        Ok(Growth {
             size_bytes: file.size_bytes,
             truncation_count: file.truncation_count,
             inline: file.inline,
             is_done,
-        }))
+        })
     }
 
     /// Gives a file another name.
-    pub(in crate::coordinator) async fn rename(self: &Arc<Self>, asked: ask::Rename) -> Answer {
-        let ask::Rename {
-            file,
-            from,
-            generation,
-            number,
-            to,
-            existing,
-        } = asked;
-        if existing != Existing::Stays {
-            self.check_unused(&to, Some(number), |present| present != file)
+    pub(in crate::coordinator) async fn rename(self: &Arc<Self>, asked: ask::Rename) -> Answer<()> {
+        let (file, version) = (asked.file, (asked.generation, asked.number));
+        if asked.existing != Existing::Stays {
+            let concerns = |present: PutId| present != file;
+            self.check_unused(&asked.to, Some(asked.number), concerns)
                 .await?;
         }
         let rename = move |meta: &Meta<K>| {
-            let (named, version) = ((file, from.clone()), (generation, number));
-            meta.rename(named, version, to.clone(), existing)
+            meta.rename((file, asked.from), version, asked.to, asked.existing)
         };
         self.core.with_meta(rename).await?;
         // The stripes of the file that had the name are garbage.
         self.leftovers.wake();
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Takes a name of a file away. The chunks of a file without names are removed from their nodes later.
     pub(in crate::coordinator) async fn remove_file(
         self: &Arc<Self>,
         asked: ask::RemoveFile,
-    ) -> Answer {
-        let ask::RemoveFile {
-            at,
-            file,
-            generation,
-            number,
-        } = asked;
-        self.check_unused(&at, Some(number), |present| present == file)
+    ) -> Answer<()> {
+        let (file, version) = (asked.file, (asked.generation, asked.number));
+        self.check_unused(&asked.at, Some(asked.number), |present| present == file)
             .await?;
-        let remove = move |meta: &Meta<K>| meta.remove_file(at.clone(), file, (generation, number));
+        let remove = move |meta: &Meta<K>| meta.remove_file(asked.at, file, version);
         self.core.with_meta(remove).await?;
         self.leftovers.wake();
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 }
 
@@ -369,23 +501,38 @@ fn is_final(refused: &MetaError) -> bool {
     !refused.ends_the_coordinator() && !matches!(refused, MetaError::CommittedBefore(_))
 }
 
-/// Chunk size of each stripe of a file: the pool's, and the smallest possible for the last stripe.
-fn chunk_sizes(spec: &PoolSpec, size_bytes: u64) -> Result<Vec<u64>, Denial> {
+/// The bytes of a new file in those of its stripes that its commit has brought.
+fn last_stripes<K: KeyValue>(meta: &Meta<K>, file: &FileRecord) -> Result<ByteRange, MetaError> {
+    let stripe_bytes = meta.pool(file.pool)?.spec.segment_bytes();
+    let most = stripe_bytes
+        .saturating_mul(PENDING_STRIPES_MAX)
+        .min(file.size_bytes);
+    Ok(ByteRange::new(file.size_bytes - most, most))
+}
+
+/// Chunk size of each stripe of a file, of at most `most` behind the first `kept_count`: the pool's, and the smallest
+/// possible for the last stripe.
+fn chunk_sizes(
+    spec: &PoolSpec,
+    size_bytes: u64,
+    (kept_count, most): (u64, u64),
+) -> Result<Vec<u64>, Denial> {
     let stripe_bytes = spec.segment_bytes();
     let full_count = size_bytes / stripe_bytes;
     let rest_bytes = size_bytes % stripe_bytes;
-    if full_count >= PUT_STRIPES_MAX {
+    if full_count >= FILE_STRIPES_MAX {
         return Err(Denial::new(
             Cause::TooLarge,
             format!(
-                "a file in this pool has at most {} bytes ({PUT_STRIPES_MAX} stripes), but this file has {size_bytes}; \
+                "a file in this pool has at most {} bytes ({FILE_STRIPES_MAX} stripes), but this file has {size_bytes}; \
                 use a pool with larger chunks or several files",
-                stripe_bytes.saturating_mul(PUT_STRIPES_MAX)
+                stripe_bytes.saturating_mul(FILE_STRIPES_MAX)
             ),
         ));
     }
-    let mut sizes = vec![spec.chunk_bytes; full_count as usize];
-    if rest_bytes > 0 {
+    let left_count = full_count.saturating_sub(kept_count);
+    let mut sizes = vec![spec.chunk_bytes; left_count.min(most) as usize];
+    if rest_bytes > 0 && kept_count <= full_count && left_count < most {
         sizes.push(spec.least_chunk_bytes(rest_bytes));
     }
     Ok(sizes)
@@ -415,7 +562,7 @@ mod tests {
 
     #[test]
     fn the_last_stripe_is_as_small_as_pages_and_rows_allow() {
-        let sizes = |spec: &PoolSpec, bytes| chunk_sizes(spec, bytes).unwrap();
+        let sizes = |spec: &PoolSpec, bytes| chunk_sizes(spec, bytes, (0, 9)).unwrap();
         let pool = spec(1, 1 << 20);
         assert_eq!(sizes(&pool, 0), [0; 0]);
         assert_eq!(sizes(&pool, 1), [4096]);
@@ -433,6 +580,23 @@ mod tests {
             [6000],
             "no more than the pool's chunk"
         );
-        assert!(chunk_sizes(&pool, u64::MAX).is_err());
+        assert!(chunk_sizes(&pool, u64::MAX, (0, 9)).is_err());
+    }
+
+    #[test]
+    fn places_are_reserved_for_some_stripes_at_a_time() {
+        let pool = spec(1, 1 << 20);
+        let full = 1 << 20;
+        for (kept_count, most, expected) in [
+            (0, 2, vec![full, full]),
+            (1, 2, vec![full, full]),
+            (2, 2, vec![full, 4096]),
+            (3, 2, vec![4096]),
+            (4, 2, vec![]),
+            (0, 4, vec![full, full, full, 4096]),
+        ] {
+            let sizes = chunk_sizes(&pool, (12 << 20) + 1, (kept_count, most));
+            assert_eq!(sizes.unwrap(), expected, "{most} behind {kept_count}");
+        }
     }
 }

@@ -9,14 +9,13 @@
 use super::Files;
 use super::live_puts::LivePut;
 use super::places::{find_places, survives_without, too_few};
-use super::rejection::Rejection;
-use crate::coordinator::core::{Answer, SHORT_DEADLINE_MS, lock};
+use crate::coordinator::core::{Answer, Rejection, SHORT_DEADLINE_MS, lock};
 use crate::coordinator::leases::occupied::Occupation;
 use crate::coordinator::members::fleet::is_welcoming;
 use crate::coordinator::pool_facts::PoolFacts;
-use crate::message::{CoordinatorReply, NewExtent, Replacement, SettledStripe, ask};
+use crate::message::{NewExtent, NodeStatus, Replacement, SettledStripe, ask};
 use futures::future::join_all;
-use gabion_layout::{Epoch, NodeId, PoolId, StripeId, Topology};
+use gabion_layout::{Epoch, NodeId, PoolId, StripeId, StripeRecord, Topology};
 use gabion_meta::{
     Displaced, FencingToken, KeyValue, Meta, MetaError, Placement, Put, PutId, Rewrite, SizeChange,
     StripeStatus,
@@ -36,7 +35,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn begin_replace(
         self: &Arc<Self>,
         asked: ask::BeginReplace,
-    ) -> Answer {
+    ) -> Answer<Replacement> {
         let ask::BeginReplace {
             file,
             displaced,
@@ -46,18 +45,17 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             token,
         } = asked;
         let stripes: Vec<StripeId> = displaced.iter().map(|(_, stripe)| *stripe).collect();
-        let occupation = match self.occupied.occupy(stripes.clone()) {
-            Ok(occupation) => occupation,
-            Err(stripe) => {
-                return Ok(CoordinatorReply::Busy(
-                    format!("{stripe} is being repaired or rewritten; try again").into(),
-                ));
-            }
+        let in_use = |stripe| {
+            Rejection::busy(format!(
+                "{stripe} is being repaired or rewritten; try again"
+            ))
         };
-        let leases = match self.leases.take_leases(&stripes).await {
-            Ok(leases) => leases,
-            Err(error) => return Rejection::from(error).answer(),
-        };
+        let occupation = self.occupied.occupy(stripes.clone()).map_err(in_use)?;
+        let leases = self
+            .leases
+            .take_leases(&stripes)
+            .await
+            .map_err(Rejection::of_layout)?;
         let begun = self.begin_leased(
             (file, token),
             (&displaced, &leases),
@@ -71,13 +69,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 self.leave(occupation).await?;
                 // A stripe that has left a hole may be served yet.
                 self.leftovers.wake();
-                return rejection.answer();
+                return Err(rejection);
             }
         };
-        let live = LivePut {
-            heard_ms: self.core.ports.now_ms(),
-            occupation: Some(occupation),
-        };
+        let mut live = LivePut::new(self.core.ports.now_ms(), self.pools.loss_count(), None);
+        live.occupation = Some(occupation);
         lock(&self.puts).insert(put.id, live);
         let behind = put.stripes.split_off(extents.len());
         let mut replacement = Replacement {
@@ -89,7 +85,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             nodes: self.nodes.statuses(),
         };
         replacement.tickets = self.tickets.grant_replacement(file, &replacement);
-        Ok(CoordinatorReply::Replacement(replacement))
+        Ok(replacement)
     }
 
     /// Releases stripes that were not replaced. Their settlement may have found chunks to repair, and
@@ -123,7 +119,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         (file, token): (PutId, FencingToken),
         (displaced, leases): (&[(u64, StripeId)], &[Displaced]),
         (extents, size, inline): (&[NewExtent], SizeChange, Option<u64>),
-    ) -> Result<(Put, Vec<SettledStripe>, Vec<u64>), Rejection> {
+    ) -> Answer<(Put, Vec<SettledStripe>, Vec<u64>)> {
         let mut settled = Vec::with_capacity(leases.len());
         for some in leases.chunks(SETTLE_PARALLEL_COUNT) {
             let settling = some
@@ -137,8 +133,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         let old: BTreeMap<u64, &SettledStripe> = offsets().zip(&settled).collect();
         let of = displaced.to_vec();
         let find = move |meta: &Meta<K>| meta.shared_of(file, &of);
-        let shared = self.core.with_meta(find).await?.into_iter();
-        let copies = shared.map(|(offset, chunk_bytes)| NewExtent {
+        let shared = self
+            .core
+            .with_meta(find)
+            .await
+            .map_err(Rejection::of_layout)?;
+        let copies = shared.into_iter().map(|(offset, chunk_bytes)| NewExtent {
             offset,
             chunk_bytes,
         });
@@ -161,7 +161,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 meta.begin_replacement(file, &rewrite, &placements, now_ms)
             })
         };
-        let put = self.core.with_meta(begin).await?;
+        let put = self
+            .core
+            .with_meta(begin)
+            .await
+            .map_err(Rejection::of_layout)?;
         Ok((put, settled, copy_offsets))
     }
 
@@ -169,8 +173,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self: &Arc<Self>,
         id: StripeId,
         epoch: Epoch,
-    ) -> Result<SettledStripe, Rejection> {
-        let gone = || Rejection::Retry(MetaError::UnknownStripe(id).into());
+    ) -> Answer<SettledStripe> {
+        let gone = || Rejection::busy(MetaError::UnknownStripe(id));
         let (outcome, absent) = self.repair.settle(id, epoch).await?.ok_or_else(gone)?;
         let stripe = self.repair.survey(id).await?.ok_or_else(gone)?.stripe;
         Ok(SettledStripe {
@@ -190,7 +194,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         file: PutId,
         extents: &[NewExtent],
         old: &BTreeMap<u64, &SettledStripe>,
-    ) -> Result<Vec<Placement>, Rejection> {
+    ) -> Answer<Vec<Placement>> {
         let pool_of = |extent: &NewExtent| old.get(&extent.offset).map(|old| old.stripe.pool);
         let pools: Vec<Option<PoolId>> = extents.iter().map(pool_of).collect();
         let this = Arc::clone(self);
@@ -200,7 +204,11 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             let facts = pools.map(|pool| this.pools.facts(meta, pool));
             facts.collect::<Result<Vec<_>, _>>()
         };
-        let facts = self.core.with_meta(find).await?;
+        let facts = self
+            .core
+            .with_meta(find)
+            .await
+            .map_err(Rejection::of_layout)?;
         let fleet = self.nodes.fleet();
         let welcoming = fleet.welcoming();
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
@@ -234,7 +242,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             let largest = extents.iter().map(|extent| extent.chunk_bytes).max();
             let nodes = fleet.topology(is_welcoming);
             let no_room = self.nodes.no_room(&nodes, largest.unwrap_or(0), "");
-            no_room.map_or_else(|| too_few(&fleet, &error), Rejection::Final)
+            no_room.map_or_else(|| too_few(&fleet, &error), Rejection::Refused)
         })
     }
 
@@ -245,7 +253,7 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     pub(in crate::coordinator) async fn commit_replace(
         self: &Arc<Self>,
         asked: ask::CommitReplace,
-    ) -> Answer {
+    ) -> Answer<Result<(), String>> {
         let ask::CommitReplace { put, displaced } = asked;
         let put = self.tickets.own(put)?;
         let commit = move |meta: &Meta<K>| match meta.commit_replacement(put) {
@@ -255,13 +263,12 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             committed => committed,
         };
         let committed = self.core.with_meta(commit).await;
-        let outcome = match committed {
+        match committed {
             Ok(stripes) => {
                 lock(&self.puts).remove(&put);
                 self.backlog.add(stripes).await?;
-                Ok(CoordinatorReply::Done)
             }
-            Err(MetaError::CommittedBefore(_)) => Ok(CoordinatorReply::Done),
+            Err(MetaError::CommittedBefore(_)) => {}
             // Terms only grow, and a displaced, aborted, removed or lost stripe does not come back.
             Err(
                 error @ (MetaError::UnknownPut(_)
@@ -271,20 +278,20 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 | MetaError::LeaseLost { .. }
                 | MetaError::FileChanged(_)
                 | MetaError::PutLost { .. }),
-            ) => return Ok(CoordinatorReply::NotCommitted(error.to_string())),
+            ) => return Ok(Err(error.to_string())),
             Err(error @ MetaError::StillServed(_)) => {
                 // It can be committed later, when no node serves what has left the hole.
                 self.leftovers.wake();
-                return Ok(CoordinatorReply::Busy(error.into()));
+                return Err(Rejection::busy(error));
             }
             Err(error) => return Err(error.into()),
-        };
+        }
         if self.withdraw(displaced).await? {
-            return outcome;
+            return Ok(Ok(()));
         }
         self.leftovers.wake();
-        Ok(CoordinatorReply::Busy(
-            "old chunks are not withdrawn from all nodes yet; try again".into(),
+        Err(Rejection::busy(
+            "old chunks are not withdrawn from all nodes yet; try again",
         ))
     }
 
@@ -307,14 +314,16 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
     }
 
     /// The facts about an ended stripe from which a client learns the outcome of its last updates.
-    pub(in crate::coordinator) async fn ended(self: &Arc<Self>, id: StripeId) -> Answer {
+    pub(in crate::coordinator) async fn ended(
+        self: &Arc<Self>,
+        id: StripeId,
+    ) -> Answer<(Option<StripeRecord>, Vec<NodeStatus>)> {
         let find = move |meta: &Meta<K>| Ok((meta.ended_stripe(id)?, meta.stripe_status(id)?));
         let (stripe, status) = self.core.with_meta(find).await?;
         if let StripeStatus::Live | StripeStatus::Pending = status {
             let sentence = format!("{id} has not ended; look its file up again");
-            return Ok(CoordinatorReply::Busy(sentence.into()));
+            return Err(Rejection::busy(sentence));
         }
-        let nodes = self.nodes.statuses();
-        Ok(CoordinatorReply::Ended { stripe, nodes })
+        Ok((stripe, self.nodes.statuses()))
     }
 }

@@ -116,7 +116,11 @@ impl<K: KeyValue + Send + Sync + 'static> Garbage<K> {
         let limit = self.core.options.discarded_count;
         let discard = move |meta: &Meta<K>| meta.discard_removed(limit);
         let merge = move |meta: &Meta<K>| meta.merge_maps(limit);
-        while self.core.with_meta(discard).await? || self.core.with_meta(merge).await? {}
+        let forget = move |meta: &Meta<K>| meta.forget_absences(limit);
+        while self.core.with_meta(discard).await?
+            || self.core.with_meta(merge).await?
+            || self.core.with_meta(forget).await?
+        {}
         let mut after = None;
         let mut all_gone = true;
         loop {

@@ -55,6 +55,24 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         self.core.with_meta(take).await
     }
 
+    /// Releases the lease of a term. `is_settled` says whether the stripe was settled in it, so that no earlier update is on
+    /// its way.
+    pub(in crate::coordinator) async fn release_lease(
+        &self,
+        id: StripeId,
+        epoch: Epoch,
+        is_settled: bool,
+    ) -> Result<bool, MetaError> {
+        let release = move |meta: &Meta<K>| {
+            if is_settled {
+                meta.release_settled(id, epoch)
+            } else {
+                meta.release(id, epoch)
+            }
+        };
+        self.core.with_meta(release).await
+    }
+
     pub(in crate::coordinator) async fn release_leases(
         &self,
         leases: Vec<Displaced>,

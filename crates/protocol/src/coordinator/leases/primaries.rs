@@ -1,16 +1,19 @@
 //! Leases of stripes for primaries, and the notes that primaries make under them.
 
 use super::Leases;
-use crate::coordinator::core::Answer;
-use crate::message::{Cause, CoordinatorReply, Denial, JoinCount, Liveness, StripeLease, ask};
+use crate::coordinator::core::{Answer, Rejection};
+use crate::message::{Cause, Denial, JoinCount, Liveness, StripeLease, ask};
 use crate::primary::failed_nodes;
-use gabion_layout::{ChunkIndex, Epoch, Sequence, StaleChunk, StripeId};
+use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StaleChunk, StripeId};
 use gabion_meta::{Exclusion, FencingToken, Holder, KeyValue, Meta, MetaError, PutId};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
     /// Makes a node the primary of a stripe, unless another node is.
-    pub(in crate::coordinator) async fn acquire(self: &Arc<Self>, asked: ask::Acquire) -> Answer {
+    pub(in crate::coordinator) async fn acquire(
+        self: &Arc<Self>,
+        asked: ask::Acquire,
+    ) -> Answer<Result<StripeLease, NodeId>> {
         let ask::Acquire {
             stripe,
             node,
@@ -23,7 +26,10 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         let this = Arc::clone(self);
         let acquire = move |meta: &Meta<K>| {
             let holder = Holder::Node { node, incarnation };
-            let lease = meta.acquire(stripe, holder, &membership, now_ms)?;
+            let lease = match file {
+                None => meta.acquire(stripe, holder, &membership, now_ms)?,
+                Some(file) => meta.acquire_to_write((file, stripe), holder, &membership, now_ms)?,
+            };
             // Both are read after the lease is granted: no repair changes the layout from then on. The
             // nodes are read first: the record then has the stale chunks of every node that has returned.
             let nodes = this.nodes.statuses();
@@ -41,57 +47,34 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
             })
         };
         match self.core.with_meta(acquire).await {
-            Ok(lease) => Ok(CoordinatorReply::Lease(lease)),
+            Ok(lease) => Ok(Ok(lease)),
             Err(MetaError::Held {
                 holder: Holder::Node { node, .. },
                 ..
-            }) => Ok(CoordinatorReply::HeldBy(node)),
+            }) => Ok(Err(node)),
             Err(MetaError::Held {
                 holder: Holder::Coordinator { .. },
                 ..
-            }) => Ok(CoordinatorReply::Busy(
-                format!("{stripe} is being repaired or rewritten; try again").into(),
-            )),
+            }) => Err(Rejection::busy(format!(
+                "{stripe} is being repaired or rewritten; try again"
+            ))),
             // The missing stripe may have been replaced: a client with an old layout looks the file up
             // again and gets the new stripes.
             Err(error @ (MetaError::NodeNotLive(_) | MetaError::UnknownStripe(_))) => {
-                Ok(CoordinatorReply::Busy(error.into()))
+                Err(Rejection::busy(error))
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Notes durably which chunks a settlement leaves out and how it ends, for the stripe's primary.
-    pub(in crate::coordinator) async fn settling(self: &Arc<Self>, told: ask::Settling) -> Answer {
-        self.note_settlement(told.stripe, told.exclusion).await?;
-        Ok(CoordinatorReply::Done)
     }
 
     /// Notes durably whether a stripe is in an append phase, for its primary.
     pub(in crate::coordinator) async fn note_phase(
         self: &Arc<Self>,
         told: ask::NotePhase,
-    ) -> Answer {
-        let ask::NotePhase {
-            stripe,
-            epoch,
-            mark,
-            appends,
-        } = told;
-        self.core
-            .with_meta(move |meta| meta.note_phase(stripe, epoch, mark, appends))
-            .await?;
-        Ok(CoordinatorReply::Done)
-    }
-
-    /// The same as [`Leases::note_degraded`], for a stripe's primary.
-    pub(in crate::coordinator) async fn degraded(
-        self: &Arc<Self>,
-        told: ask::NoteDegraded,
-    ) -> Answer {
-        let term = (told.stripe, told.epoch, told.since);
-        self.note_degraded(term, told.chunks).await?;
-        Ok(CoordinatorReply::Done)
+    ) -> Answer<()> {
+        let note =
+            move |meta: &Meta<K>| meta.note_phase(told.stripe, told.epoch, told.mark, told.appends);
+        Ok(self.core.with_meta(note).await?)
     }
 
     /// Notes durably that updates of a term leave out chunks which are lost. As with

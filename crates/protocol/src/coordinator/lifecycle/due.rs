@@ -12,7 +12,7 @@ use super::timetable::Quiet;
 use crate::coordinator::core::{Answer, PAGE, each_file, lock};
 use crate::coordinator::pool_facts::PoolFacts;
 use crate::coordinator::repair::survey::TaskError;
-use crate::message::{CoordinatorReply, FormOrder, ask};
+use crate::message::{FormOrder, ask};
 use crate::ports::Ask as _;
 use futures::stream::{self, StreamExt};
 use futures::{FutureExt, select_biased};
@@ -176,7 +176,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
     }
 
     /// Notes users' requests for files.
-    pub(in crate::coordinator) async fn order(self: &Arc<Self>, order: FormOrder) -> Answer {
+    pub(in crate::coordinator) async fn order(self: &Arc<Self>, order: FormOrder) -> Answer<()> {
         let since_ms = self.core.lifetime_ms();
         let requested = if order.is_encoded {
             RequestedForm::Encoded
@@ -221,8 +221,7 @@ impl<K: KeyValue + Send + Sync + 'static> Lifecycles<K> {
                 }
             })
         };
-        self.core.with_meta(note).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(self.core.with_meta(note).await?)
     }
 
     /// Checks all files that are due, and converts their segments, unless repairs are waiting.

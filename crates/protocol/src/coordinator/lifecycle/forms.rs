@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_looked_at_is_not_idle() {
+    fn blocks_of_unknown_last_write_are_not_idle() {
         let condition = Condition {
             quiet_since_ms: None,
             ..at_100(true)

@@ -18,7 +18,7 @@ use crate::coordinator::repair::Repair;
 use crate::coordinator::repair::survey::{Survey, TaskError};
 use crate::coordinator::shared_state::SharedState;
 use crate::initiate::{RunTerms, run_between_nodes};
-use crate::message::{CoordinatorReply, Effect, Purpose, ReadCut, RunId, ask};
+use crate::message::{Effect, Purpose, ReadCut, RunId, ask};
 use crate::wake_up::WakeUp;
 use futures::TryFutureExt;
 use gabion_layout::{ChunkIndex, Epoch, NodeId, Sequence, StripeId, StripeRecord};
@@ -87,14 +87,13 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
     }
 
     /// Notes that chunks of a stripe were committed together.
-    pub(in crate::coordinator) fn note(&self, told: ask::Group) -> CoordinatorReply {
+    pub(in crate::coordinator) fn note(&self, told: ask::Group) {
         let ask::Group { stripe, updated } = told;
         let waiting = &mut lock(&self.waiting).stripes;
         if waiting.len() < WAITING_COUNT_MAX || waiting.contains_key(&stripe) {
             waiting.insert(stripe, updated);
             self.wake_up.wake();
         }
-        CoordinatorReply::Done
     }
 
     /// Groups one stripe after another.
@@ -133,10 +132,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
             return Ok(());
         };
         let ended = self.exchange(id, epoch, updated).await;
-        let released = self
-            .core
-            .with_meta(move |meta| meta.release(id, epoch))
-            .await;
+        let released = self.leases.release_lease(id, epoch, false).await;
         ended?;
         released?;
         Ok(())
@@ -163,7 +159,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         let mut counted = self.copy(&survey, &exchange, epoch, outcome.mark).await;
         if counted.is_ok() {
             let noted = self.count_exchange(&survey, &exchange).map_ok(|()| true);
-            let moved = self.repair.count_as_move(&survey, epoch, noted).await;
+            let moved = self.repair.count_as_move(&survey, epoch, None, noted).await;
             counted = moved.map(|_| ());
         }
         if self.core.is_broken() {
@@ -248,7 +244,7 @@ impl<K: KeyValue + Send + Sync + 'static> DataGrouping<K> {
         let joins = self.nodes.hold_joins().await;
         for &(_, _, to, before) in &exchange.moves {
             if joins.get(&to).copied() != before {
-                return Err(TaskError(format!("{to} has joined anew")));
+                return Err(TaskError(format!("{to} has joined again")));
             }
         }
         let (id, generation) = (survey.stripe.id, survey.stripe.generation);

@@ -1,21 +1,20 @@
-//! Advisory locks of clients: which session has which, and when a session ends.
+//! Clients' sessions: when one ends, which advisory locks it has, and which files its client has open.
 //!
 //! Locks are durable, so a restart or a takeover keeps them; a session's last renewal and the requests that wait are
 //! in memory. A session that is not renewed ends: first all writes that its client may have begun under its locks are
 //! fenced out, then its locks are free.
 
-mod sessions;
 mod waiting;
 
-use super::core::{Answer, Core, refused_for_now};
+use super::client_sessions::Standing;
+use super::core::{Answer, Core, Rejection};
 use super::files::Files;
 use crate::message::{
-    Cause, CoordinatorReply, CoordinatorRequest as Ask, Denial, LONG_CALL_MS, LockAttempt, ask,
+    Cause, Denial, LONG_CALL_MS, LockAttempt, REPORTED_FILES_MAX, SessionState, ask,
 };
 use crate::turns::Turns;
 use futures::{FutureExt, select_biased};
-use gabion_meta::{KeyValue, LockKind, LockMode, LockSessionId, Locking, Meta, MetaError, PutId};
-use sessions::{LockSessions, Standing};
+use gabion_meta::{ClientSessionId, KeyValue, LockKind, LockMode, Locking, Meta, MetaError, PutId};
 use std::sync::Arc;
 use waiting::{Waiting, Waits};
 
@@ -24,83 +23,91 @@ const EXPIRE_EVERY_MS: u64 = 500;
 /// Files whose locks change at the same time. Changes of one file come one after another.
 const LANE_COUNT: usize = 64;
 
-/// Clients' locks.
+/// Clients' sessions and locks.
 pub(in crate::coordinator) struct Locks<K> {
     core: Arc<Core<K>>,
     files: Arc<Files<K>>,
-    sessions: LockSessions,
     waiting: Waiting,
     /// Held from the look at a request's standing to the end of its transaction.
     lanes: [Turns; LANE_COUNT],
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
-    /// Sessions of an earlier run continue. Waits for the disk.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub(in crate::coordinator) fn new(
-        core: &Arc<Core<K>>,
-        files: &Arc<Files<K>>,
-    ) -> Result<Self, MetaError> {
-        let sessions = core.meta.lock_sessions()?;
-        Ok(Self {
+    /// Sessions of an earlier run continue.
+    pub(in crate::coordinator) fn new(core: &Arc<Core<K>>, files: &Arc<Files<K>>) -> Self {
+        Self {
             core: Arc::clone(core),
             files: Arc::clone(files),
-            sessions: LockSessions::new(sessions, core.ports.now_ms()),
             waiting: Waiting::default(),
             lanes: std::array::from_fn(|_| Turns::default()),
-        })
-    }
-
-    /// Answers a request about locks.
-    pub(in crate::coordinator) async fn answer(&self, request: Ask) -> Answer {
-        match request {
-            Ask::OpenLocks => self.open().await,
-            Ask::RenewLocks(session) => self.renew(session),
-            Ask::CloseLocks(session) => self.close(session).await,
-            Ask::SetLock(asked) => self.set(asked).await,
-            other => Err(format!("{} is no request about locks", other.name()).into()),
         }
     }
 
     /// Begins a session.
-    async fn open(&self) -> Answer {
-        if !self.sessions.has_room() {
-            let sentence = "too many clients hold advisory locks; unmount some of them";
-            return Err(Denial::new(Cause::NoLocks, sentence));
+    pub(in crate::coordinator) async fn open(&self) -> Answer<ClientSessionId> {
+        if !self.core.sessions.has_room() {
+            let sentence =
+                "too many clients have open files or advisory locks; unmount some of them";
+            return Err(Denial::new(Cause::NoLocks, sentence).into());
         }
-        let session = self.core.with_meta(Meta::open_locks).await?;
-        self.sessions.begin(session, self.core.ports.now_ms());
-        Ok(CoordinatorReply::LockSession(session))
+        let session = self.core.with_meta(Meta::open_session).await?;
+        self.core.sessions.begin(session, self.core.ports.now_ms());
+        Ok(session)
     }
 
     /// Notes that a session's client is alive.
-    fn renew(&self, session: LockSessionId) -> Answer {
-        let goes_on = self.sessions.renew(session, self.core.ports.now_ms());
-        // Another leader may have begun meanwhile, which gives each session its time from then on.
-        match self.core.check_leads() {
-            Ok(()) => Ok(CoordinatorReply::Renewed(goes_on)),
-            Err(error) => refused_for_now(error),
+    pub(in crate::coordinator) fn renew(&self, session: ClientSessionId) -> Answer<SessionState> {
+        let now_ms = self.core.ports.now_ms();
+        self.while_leading(self.core.sessions.renew(session, now_ms))
+    }
+
+    /// Notes which files a session's client has open and has closed.
+    pub(in crate::coordinator) fn report(&self, asked: &ask::ReportFiles) -> Answer<SessionState> {
+        let ask::ReportFiles {
+            opener,
+            open,
+            part,
+            closed,
+            abandoned,
+        } = asked;
+        if [open.len(), closed.len(), abandoned.len()]
+            .into_iter()
+            .any(|count| count > REPORTED_FILES_MAX)
+        {
+            let sentence = format!("a report has at most {REPORTED_FILES_MAX} files; divide it");
+            return Err(Denial::new(Cause::Invalid, sentence).into());
         }
+        let (sessions, now_ms) = (&self.core.sessions, self.core.ports.now_ms());
+        self.while_leading(sessions.report(
+            (*opener, now_ms),
+            (open, *part),
+            (closed, abandoned),
+        )?)
+    }
+
+    /// Tells the state of a session. If another leader has begun since, the reply is a refusal: that leader gives each
+    /// session its full time from its start on, and waits for its report.
+    fn while_leading(&self, state: SessionState) -> Answer<SessionState> {
+        self.core.check_may_answer().map(|()| state)
     }
 
     /// Ends a session at its client's request. The client has ended its writes.
-    async fn close(&self, session: LockSessionId) -> Answer {
-        self.sessions.end(session);
-        self.free(session).await?;
-        Ok(CoordinatorReply::Done)
+    pub(in crate::coordinator) async fn close(&self, session: ClientSessionId) -> Answer<()> {
+        self.core.sessions.end(session);
+        Ok(self.free(session).await?)
     }
 
-    /// Changes what an owner holds in a file. If it may wait and another lock is in the way, the answer comes when the
+    /// Changes what an owner holds in a file. If it may wait and another lock conflicts, the answer comes when the
     /// lock is free, or after some time.
-    async fn set(&self, asked: ask::SetLock) -> Answer {
+    pub(in crate::coordinator) async fn set(&self, asked: ask::SetLock) -> Answer<Locking> {
         if !asked.change.range.is_valid() {
             let sentence = "the last locked byte lies before the first; ask for a range with bytes";
-            return Err(Denial::new(Cause::Invalid, sentence));
+            return Err(Denial::new(Cause::Invalid, sentence).into());
         }
         let ports = &self.core.ports;
-        self.sessions.note(&asked);
+        self.core
+            .sessions
+            .note(asked.session, asked.oldest, asked.voids);
         let begun_ms = ports.now_ms();
         let place = match (asked.attempt, asked.change.wanted()) {
             (LockAttempt::Wait { waited_ms }, Some(wanted)) => {
@@ -119,7 +126,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
                     _ = woken.fuse() => {}
                     () = ports.sleep_ms(left_ms).fuse() => {}
                 },
-                (outcome, _) => return Ok(CoordinatorReply::Locking(outcome)),
+                (outcome, _) => return Ok(outcome),
             }
         }
     }
@@ -137,7 +144,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
             ..
         } = asked;
         let _turn = self.lane(file).wait().await;
-        match self.sessions.standing(session, number) {
+        match self.core.sessions.standing(session, number) {
             Standing::Counts => {}
             Standing::Over => return Ok(Locking::Over),
             Standing::Abandoned => {
@@ -171,18 +178,22 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
     /// Ends sessions without renewals, until the metadata store fails.
     pub(in crate::coordinator) async fn expire(self: Arc<Self>) {
         loop {
-            self.core.ports.sleep_ms(EXPIRE_EVERY_MS).await;
+            let late_ms = self.core.sleep_late_ms(EXPIRE_EVERY_MS).await;
             if self.core.is_broken() {
                 return;
+            }
+            if late_ms > 0 {
+                self.core.sessions.give_time(late_ms);
+                continue;
             }
             // While this process may not lead, it cannot end sessions, and clients may talk to another one.
             if self.core.check_leads().is_err() {
                 continue;
             }
-            for session in self.sessions.end_silent(self.core.ports.now_ms()) {
-                if let Err(denial) = self.end_silent(session).await {
-                    let sentence =
-                        format!("the locks of a silent client are not free yet: {denial}");
+            for session in self.core.sessions.end_silent(self.core.ports.now_ms()) {
+                let ended = self.end_silent(session).await;
+                if let Err(Rejection::Busy(why) | Rejection::Refused(why)) = ended {
+                    let sentence = format!("the locks of a silent client are not free yet: {why}");
                     self.core.note_error(sentence);
                 }
             }
@@ -191,7 +202,7 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
 
     /// Ends a session whose client may still believe that it has its locks: its writes are refused before any of its
     /// locks is free.
-    async fn end_silent(&self, session: LockSessionId) -> Result<(), Denial> {
+    async fn end_silent(&self, session: ClientSessionId) -> Answer<()> {
         let find = move |meta: &Meta<K>| meta.locked_files(session);
         for file in self.core.with_meta(find).await? {
             self.files.fence_writers(file).await?;
@@ -199,10 +210,10 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
         Ok(self.free(session).await?)
     }
 
-    async fn free(&self, session: LockSessionId) -> Result<(), MetaError> {
-        let close = move |meta: &Meta<K>| meta.close_locks(session);
+    async fn free(&self, session: ClientSessionId) -> Result<(), MetaError> {
+        let close = move |meta: &Meta<K>| meta.close_session(session);
         let files = self.core.with_meta(close).await?;
-        self.sessions.forget(session);
+        self.core.sessions.forget(session);
         for file in files {
             self.waiting.wake(file);
         }

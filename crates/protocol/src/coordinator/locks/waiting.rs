@@ -2,7 +2,7 @@
 
 use crate::coordinator::core::lock;
 use futures::channel::oneshot::{Receiver, Sender, channel};
-use gabion_meta::{HeldLock, LockHolder, LockSessionId, PutId};
+use gabion_meta::{ClientSessionId, HeldLock, LockHolder, PutId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ struct Line {
 type Place = (u64, u64);
 
 struct Waiter {
-    session: LockSessionId,
+    session: ClientSessionId,
     wanted: HeldLock,
     wake: Option<Sender<()>>,
 }
@@ -47,7 +47,7 @@ impl Waiting {
     pub(super) fn enter(
         &self,
         file: PutId,
-        (session, wanted): (LockSessionId, HeldLock),
+        (session, wanted): (ClientSessionId, HeldLock),
         begun_ms: u64,
     ) -> Waits {
         let mut line = lock(&self.line);
@@ -132,7 +132,7 @@ mod tests {
     use futures::FutureExt;
     use gabion_meta::{LockKind, LockMode, LockOwner, LockRange};
 
-    fn wanted(number: u64, mode: LockMode) -> (LockSessionId, HeldLock) {
+    fn wanted(number: u64, mode: LockMode) -> (ClientSessionId, HeldLock) {
         let kind = LockKind::Range;
         let lock = HeldLock {
             owner: LockOwner { kind, number },
@@ -140,7 +140,7 @@ mod tests {
             range: LockRange::ALL,
             process: 1,
         };
-        (LockSessionId(1), lock)
+        (ClientSessionId(1), lock)
     }
 
     #[test]

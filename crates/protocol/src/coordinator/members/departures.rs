@@ -5,29 +5,29 @@
 use super::Members;
 use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
-use crate::message::{CoordinatorReply, Denial};
+use crate::message::Denial;
 use gabion_layout::NodeId;
 use gabion_meta::{Departure, KeyValue, Meta};
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Moves all chunks of a node to others, starting when this request is answered.
-    pub(in crate::coordinator) async fn drain(self: &Arc<Self>, node: NodeId) -> Answer {
+    pub(in crate::coordinator) async fn drain(self: &Arc<Self>, node: NodeId) -> Answer<()> {
         let drain = move |meta: &Meta<K>| meta.drain(node);
         let standing = self.core.with_meta(drain).await?;
         lock(&self.nodes.roster).learn_standing(node, standing);
         self.backlog.add_node(node).await?;
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Cancels a drain. Chunks that were moved stay where they are.
-    pub(in crate::coordinator) async fn keep(self: &Arc<Self>, node: NodeId) -> Answer {
+    pub(in crate::coordinator) async fn keep(self: &Arc<Self>, node: NodeId) -> Answer<()> {
         let keep = move |meta: &Meta<K>| meta.keep(node);
         let standing = self.core.with_meta(keep).await?;
         lock(&self.nodes.roster).learn_standing(node, standing);
         // The node takes new chunks again.
         self.backlog.retry_all();
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Releases the drained nodes, and queues the chunks of the others again when nothing is queued, and when a node

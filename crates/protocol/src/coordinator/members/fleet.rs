@@ -13,16 +13,23 @@ pub(in crate::coordinator) struct Fleet {
     nodes: Vec<NodeStatus>,
     /// Failed nodes whose return the coordinator awaits no longer.
     abandoned: BTreeSet<NodeId>,
+    /// Failed nodes that are likely to join soon.
+    joining: BTreeSet<NodeId>,
     /// Stripes that do not await their failed nodes.
     hastened: Arc<BTreeSet<StripeId>>,
 }
 
 impl Fleet {
-    /// Nodes by id, and the failed ones whose return the coordinator awaits no longer.
-    pub(super) fn new(nodes: Vec<NodeStatus>, abandoned: BTreeSet<NodeId>) -> Self {
+    /// Nodes by id, the failed ones whose return the coordinator awaits no longer, and those that are likely to join soon.
+    pub(super) fn new(
+        nodes: Vec<NodeStatus>,
+        abandoned: BTreeSet<NodeId>,
+        joining: BTreeSet<NodeId>,
+    ) -> Self {
         Self {
             nodes,
             abandoned,
+            joining,
             hastened: Arc::default(),
         }
     }
@@ -52,6 +59,11 @@ impl Fleet {
     /// Whether a node's lease has not expired.
     pub(in crate::coordinator) fn is_up(&self, node: NodeId) -> bool {
         self.liveness(node) == Liveness::Up
+    }
+
+    /// Whether a node that is not up may be up soon: it is silent and not declared failed yet, or is likely to join.
+    pub(in crate::coordinator) fn may_grow_soon(&self) -> bool {
+        !self.joining.is_empty() || !self.with(Liveness::Suspect).is_empty()
     }
 
     /// Whether a node has failed and the coordinator still awaits its return.

@@ -86,7 +86,10 @@ pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
     for (facts, (chunk, verdict)) in facts.iter().zip(own.iter().zip(judged.verdicts)) {
         let stripe = marked.get(&chunk.stripe).unwrap_or(&facts.record);
         let stale = stripe.staleness(chunk.index);
-        inventory.has_repairs |= stale.is_some();
+        if stale.is_some() {
+            inventory.has_repairs = true;
+            pools.note_stale(meta, stripe)?;
+        }
         let Some(verdict) = verdict else { continue };
         let was_lost = facts.record.staleness(chunk.index);
         if was_lost.is_some_and(|stale| stale.missed_after.is_none())

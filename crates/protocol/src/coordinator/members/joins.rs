@@ -3,13 +3,13 @@
 use super::Members;
 use super::inventory::{Inventory, Request, decide};
 use super::sessions::Beginning;
-use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::core::{Answer, Rejection, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, Cause, CoordinatorReply, Denial, InventoryPage, JoinBegun, JoinEnd, JoinSession,
-    Joined, PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope, ask,
+    Applicant, Cause, Denial, InventoryPage, JoinBegun, JoinEnd, JoinSession, Joined,
+    PAGE_CHUNK_COUNT_MAX, PageAnswer, Scope, ask,
 };
-use gabion_layout::{NodeId, Start};
+use gabion_layout::{NodeId, Start, StripeId};
 use gabion_meta::{KeyValue, Meta};
 use std::sync::Arc;
 
@@ -21,22 +21,18 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     pub(in crate::coordinator) async fn begin_join(
         self: &Arc<Self>,
         ask::BeginJoin { node, chunk_count }: ask::BeginJoin,
-    ) -> Answer {
+    ) -> Answer<Result<JoinBegun, u64>> {
         let mut applicant = *node;
         self.check_origin(&applicant, chunk_count)?;
         // Otherwise the node would obey an old copy of the metadata.
-        if let Err(sentence) = self.most_heard().await {
-            return Ok(CoordinatorReply::Busy(sentence.into()));
-        }
+        self.most_heard().await.map_err(Rejection::busy)?;
         self.core.check_whole()?;
         // Before the eviction: a process with the evicted run's number answers no request before it has joined, so
         // no other node could reach it and the eviction would not end.
         if let Some(number) = self.superseding(&applicant).await? {
-            return Ok(CoordinatorReply::StartAbove(number));
+            return Ok(Err(number));
         }
-        if let Some(not_yet) = self.refuse_evicted(&applicant) {
-            return Ok(not_yet);
-        }
+        self.refuse_evicted(&applicant)?;
         self.refuse_copy(&applicant).await?;
         let shows_less = self.positions.shows_less(&applicant).await?;
         let position = applicant.position;
@@ -44,10 +40,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let (start, earlier) = (applicant.start, applicant.earlier.clone());
         // A new node that asks twice, or whose message arrives twice, is one node.
         applicant.node = applicant.node.or(lock(&self.nodes.sessions).node_of(start));
-        let node = match self.enter_member(applicant).await? {
-            Ok(node) => node,
-            Err(not_yet) => return Ok(not_yet),
-        };
+        let node = self.enter_member(applicant).await?;
         self.starts.note_word(node);
         // From here on, repairs that were under way to this node are void.
         *joins.entry(node).or_default() += 1;
@@ -67,15 +60,9 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             leftovers: self.leftovers.of(node),
         };
         let now_ms = self.core.ports.now_ms();
-        let begun = lock(&self.nodes.sessions).begin(node, self.starts.own(), beginning, now_ms);
-        let Ok(session) = begun else {
-            return Err(Denial::new(
-                Cause::Stale,
-                format!("a later run of {node} is already joining; stop this one"),
-            ));
-        };
+        let session = lock(&self.nodes.sessions).begin(node, self.starts.own(), beginning, now_ms);
         lock(&self.nodes.roster).await_return(node, now_ms);
-        Ok(CoordinatorReply::JoinBegun(JoinBegun {
+        Ok(Ok(JoinBegun {
             session,
             cluster: self.core.meta.cluster(),
             coordinator: self.origin(),
@@ -101,23 +88,17 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     pub(in crate::coordinator) async fn tell_chunks(
         self: &Arc<Self>,
         page: InventoryPage,
-    ) -> Answer {
+    ) -> Answer<PageAnswer> {
         let _joins = self.nodes.hold_joins().await;
-        Ok(match self.answer_page(page).await? {
-            Some(answer) => CoordinatorReply::PageTold(answer),
-            None => void(),
-        })
+        self.answer_page(page).await
     }
 
-    /// Answers a page under the lock of joins. None when its session is void.
-    async fn answer_page(
-        self: &Arc<Self>,
-        mut page: InventoryPage,
-    ) -> Result<Option<PageAnswer>, Denial> {
+    /// Answers a page under the lock of joins.
+    async fn answer_page(self: &Arc<Self>, mut page: InventoryPage) -> Answer<PageAnswer> {
         check_size(&page)?;
         let (node, now_ms) = (page.session.node, self.core.ports.now_ms());
         let Some(beginning) = lock(&self.nodes.sessions).take_up(&page, now_ms) else {
-            return Ok(None);
+            return Err(void());
         };
         lock(&self.nodes.roster).await_return(node, now_ms);
         let went_back = beginning.went_back;
@@ -141,57 +122,56 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         } = inventory;
         page.chunks.truncate(answered_count);
         lock(&self.nodes.sessions).note_page(&page, &answer, has_repairs);
-        Ok(Some(answer))
+        Ok(answer)
     }
 
     /// Whether a node may set unknown chunks aside.
-    pub(in crate::coordinator) fn set_aside(&self, session: JoinSession) -> CoordinatorReply {
+    pub(in crate::coordinator) fn set_aside(
+        &self,
+        session: JoinSession,
+    ) -> Answer<Result<(), String>> {
         let (node, now_ms) = (session.node, self.core.ports.now_ms());
         let permission = lock(&self.nodes.sessions).may_set_aside(session, now_ms);
         if permission.is_some() {
             lock(&self.nodes.roster).await_return(node, now_ms);
         }
         match permission {
-            None => void(),
-            Some(Ok(())) => CoordinatorReply::Done,
+            None => Err(void()),
+            Some(Ok(())) => Ok(Ok(())),
             Some(Err((unknown_count, is_news))) => {
                 let held = Event::JoinHeld(node, unknown_count);
                 if is_news {
                     self.core.ports.note_event(&held);
                 }
-                CoordinatorReply::JoinHeld(held.to_string())
+                Ok(Err(held.to_string()))
             }
         }
     }
 
     /// The operator's permission for a node to set unknown chunks aside.
-    pub(in crate::coordinator) fn accept(&self, node: NodeId) -> Answer {
+    pub(in crate::coordinator) fn accept(&self, node: NodeId) -> Answer<()> {
         if lock(&self.nodes.sessions).accept(node) {
-            return Ok(CoordinatorReply::Done);
+            return Ok(());
         }
-        Err(Denial::new(
-            Cause::Failure,
-            format!("{node} does not wait for permission to join"),
-        ))
+        Err(format!("{node} does not wait for permission to join").into())
     }
 
     /// Makes a node a member after it has reported all chunks, unless a stripe has changed since. Its
     /// chunks count from then on, except those that it has lost or that missed an update; these are durably
     /// stale before they could count.
-    pub(in crate::coordinator) async fn end_join(self: &Arc<Self>, end: JoinEnd) -> Answer {
+    pub(in crate::coordinator) async fn end_join(
+        self: &Arc<Self>,
+        end: JoinEnd,
+    ) -> Answer<Result<Joined, (PageAnswer, Vec<StripeId>)>> {
         let session = end.session;
         let node = session.node;
         let mut joins = self.nodes.hold_joins().await;
         if end.changed.session != session || !matches!(end.changed.scope, Scope::Stripes(_)) {
-            return Err(Denial::new(
-                Cause::Stale,
-                format!("{node} ended its join with an invalid result"),
-            ));
+            let sentence = format!("{node} ended its join with an invalid result");
+            return Err(Denial::new(Cause::Stale, sentence).into());
         }
         let went_by = end.changed.clone();
-        let Some(answer) = self.answer_page(end.changed).await? else {
-            return Ok(void());
-        };
+        let answer = self.answer_page(end.changed).await?;
         let now_ms = self.core.ports.now_ms();
         let (beginning, changed) = {
             let mut sessions = lock(&self.nodes.sessions);
@@ -200,20 +180,17 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             (beginning, changed)
         };
         let (Some(beginning), Some(changed)) = (beginning, changed) else {
-            return Ok(void());
+            return Err(void());
         };
         if !changed.is_empty() {
-            let stripes = changed;
-            return Ok(CoordinatorReply::Changed { answer, stripes });
+            return Ok(Err((answer, changed)));
         }
         let (start, position) = (beginning.start, beginning.position);
         // Repairs to this node that began after its session are void, too.
         *joins.entry(node).or_default() += 1;
         if !lock(&self.nodes.roster).admit(node, start.number, now_ms) {
-            return Err(Denial::new(
-                Cause::Stale,
-                format!("a later run of {node} has already joined; stop this one"),
-            ));
+            let sentence = format!("a later run of {node} has already joined; stop this one");
+            return Err(Denial::new(Cause::Stale, sentence).into());
         }
         lock(&self.nodes.suspicions).hear(node, start.number);
         let record = self
@@ -236,7 +213,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         }
         self.backlog.retry_all();
         self.leftovers.wake();
-        Ok(CoordinatorReply::Joined(Joined {
+        Ok(Ok(Joined {
             node,
             lease_ms: self.core.options.timing.lease_ms,
             heartbeat_ms: self.core.options.heartbeat_ms,
@@ -266,6 +243,6 @@ fn check_size(page: &InventoryPage) -> Result<(), Denial> {
     Ok(())
 }
 
-fn void() -> CoordinatorReply {
-    CoordinatorReply::Busy("the join has ended or was dropped; start it again".into())
+fn void() -> Rejection {
+    Rejection::busy("the join has ended or was dropped; start it again")
 }

@@ -1,11 +1,10 @@
 //! Members: admission, leases, and declaring silent nodes failed.
 
 use super::Members;
-use crate::coordinator::core::{Answer, lock};
+use crate::coordinator::core::{Answer, Rejection, lock};
 use crate::event::Event;
 use crate::message::{
-    Applicant, Cause, CoordinatorReply, Denial, EndCause, Liveness, NodeStatus, Origin,
-    StoreFailure, ask,
+    Applicant, Cause, Denial, EndCause, Liveness, NodeStatus, Origin, Standing, StoreFailure, ask,
 };
 use crate::ports::{Ask as _, REACH_DEADLINE_MS, reach};
 use futures::FutureExt;
@@ -17,11 +16,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Refuses a second process of a node whose first one still answers at its address, also when it has been
     /// declared failed: one of the two runs on a copy of the other's directory, and the first one may join again.
     pub(super) async fn refuse_copy(&self, applicant: &Applicant) -> Result<(), Denial> {
-        let is_first = |status: &NodeStatus| {
-            let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
-            applicant.node == Some(status.node) && is_elsewhere
-        };
-        let Some(first) = self.nodes.statuses().into_iter().find(is_first) else {
+        let Some(first) = self.first_elsewhere(applicant) else {
             return Ok(());
         };
         if reach(&*self.core.ports, first.node).await.is_err() {
@@ -37,26 +32,55 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         ))
     }
 
-    /// Gives a node its record, or the reason why it has to wait.
-    pub(super) async fn enter_member(
-        self: &Arc<Self>,
-        applicant: Applicant,
-    ) -> Result<Result<NodeId, CoordinatorReply>, Denial> {
+    /// The node of an applicant, if the process that joined as this node last has another address.
+    fn first_elsewhere(&self, applicant: &Applicant) -> Option<NodeStatus> {
+        let is_first = |status: &NodeStatus| {
+            let is_elsewhere = !status.address.is_empty() && status.address != applicant.address;
+            applicant.node == Some(status.node) && is_elsewhere
+        };
+        self.nodes.statuses().into_iter().find(is_first)
+    }
+
+    /// Puts off a process at another address than the node's last one while the lease of that one may run: it serves
+    /// until its lease ends, even if it does not answer the coordinator. A process at the same address has the port of
+    /// the last one, which has ended. The caller holds joins back, so that no process of the node joins before this is decided.
+    fn await_lease_elsewhere(&self, applicant: &Applicant) -> Answer<()> {
+        let Some(first) = self.first_elsewhere(applicant) else {
+            return Ok(());
+        };
+        if first.liveness == Liveness::Failed {
+            return Ok(());
+        }
+        let NodeStatus { node, address, .. } = first;
+        let sentence = format!(
+            "{node} may still run at {address}; it may join from another address when its lease \
+            has ended"
+        );
+        Err(Rejection::busy(sentence))
+    }
+
+    /// Gives a node its record, unless it has to wait. The caller holds joins back.
+    pub(super) async fn enter_member(self: &Arc<Self>, applicant: Applicant) -> Answer<NodeId> {
+        self.await_lease_elsewhere(&applicant)?;
         let now_ms = self.core.ports.now_ms();
         let Applicant {
             node,
+            start,
             rack,
             address,
             capacity_bytes,
             ..
         } = applicant;
+        if let Some(node) = node {
+            // Before the record gets the address: it belongs to the process whose session goes on.
+            lock(&self.nodes.sessions).refuse_earlier(node, start, now_ms)?;
+        }
         let admit = move |meta: &Meta<K>| meta.join(node, rack, &address, capacity_bytes, now_ms);
-        let node = match self.core.with_meta(admit.clone()).await {
+        match self.core.with_meta(admit.clone()).await {
             Err(MetaError::AddressInUse { address, node }) => {
                 if !self.has_left_its_address(node) {
-                    return Ok(Err(CoordinatorReply::Busy(
-                        format!("{address} was the address of {node}, which may still use it")
-                            .into(),
+                    return Err(Rejection::busy(format!(
+                        "{address} was the address of {node}, which may still use it"
                     )));
                 }
                 let forget = move |meta: &Meta<K>| meta.forget_address(node);
@@ -68,11 +92,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                         roster.learn(record);
                     }
                 }
-                self.core.with_meta(admit).await?
+                Ok(self.core.with_meta(admit).await?)
             }
-            joined => joined?,
-        };
-        Ok(Ok(node))
+            joined => Ok(joined?),
+        }
     }
 
     /// Whether a node cannot listen at its last address: it was silent for a lease, or for two heartbeats
@@ -130,7 +153,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 
     /// Renews the lease of a node, which names the newest coordinator that it knows, unless it may leave.
-    pub(in crate::coordinator) fn heartbeat(&self, told: &ask::Heartbeat) -> Answer {
+    pub(in crate::coordinator) fn heartbeat(&self, told: &ask::Heartbeat) -> Answer<Standing> {
         let (node, incarnation, health) = (told.node, told.incarnation, &told.health);
         self.starts
             .hear(&self.nodes, &self.core, node, told.heard)?;
@@ -144,19 +167,19 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let mut roster = lock(&self.nodes.roster);
         let is_evicted = lock(&self.nodes.suspicions).is_evicted(node);
         Ok(if roster.is_drained(node) {
-            CoordinatorReply::Leave
+            Standing::Leave
         } else if !is_evicted && roster.renew(node, incarnation, now_ms) {
             roster.note_array(node, health.array.clone());
             self.positions.note(node, progress);
             lock(&self.nodes.suspicions).hear_heartbeat(node, incarnation);
-            CoordinatorReply::Alive {
+            Standing::Alive {
                 coordinator,
                 lease_ms: self.core.options.timing.lease_ms,
                 nodes: roster.statuses(now_ms, &lock(&self.nodes.suspicions)),
                 keys: self.tickets.told(),
             }
         } else {
-            CoordinatorReply::Rejoin
+            Standing::Rejoin
         })
     }
 
@@ -165,7 +188,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     pub(in crate::coordinator) async fn store_failed(
         self: &Arc<Self>,
         failure: StoreFailure,
-    ) -> Answer {
+    ) -> Answer<()> {
         let StoreFailure {
             node,
             incarnation,
@@ -177,7 +200,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 .note_error(format!("the store of {node} has failed: {reason}"));
             self.check_members().await?;
         }
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Declares a node failed after it has ended its membership: its lease need not expire first. A message
@@ -185,7 +208,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     pub(in crate::coordinator) async fn end_membership(
         self: &Arc<Self>,
         told: ask::EndMembership,
-    ) -> Answer {
+    ) -> Answer<()> {
         let ask::EndMembership { session, cause } = told;
         let has_ended = {
             // No node becomes a member between the check and the end.
@@ -202,7 +225,7 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             }
             self.check_members().await?;
         }
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Waits until most nodes have contacted this run of the coordinator, and the leases of all others have
@@ -294,7 +317,10 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
                 self.note_loss(node, &Event::Failed(node));
             }
             if any_silent {
-                self.hasten_heartbeats(self.nodes.fleet().with(Liveness::Up));
+                let fleet = self.nodes.fleet();
+                // One that was silent just now may be a primary whose updates wait for this.
+                let living = [Liveness::Up, Liveness::Suspect].map(|state| fleet.with(state));
+                self.hasten_heartbeats(living.concat());
                 // Repairs that waited for these nodes to answer or to fail.
                 self.backlog.retry_all();
                 self.leftovers.wake();

@@ -10,8 +10,8 @@ use super::space::Reports;
 use super::suspicions::Suspicions;
 use crate::coordinator::core::{Core, lock};
 use crate::message::{
-    ArrayStatus, Cause, CoordinatorReply, Denial, JoinCount, JoinProgress, LinkRate, Liveness,
-    NodeHealth, NodeStatus, NodeUsage, Served,
+    ArrayStatus, Cause, Denial, JoinCount, JoinProgress, LinkRate, Liveness, NodeHealth,
+    NodeStatus, NodeUsage, Served,
 };
 use futures::lock::MutexGuard;
 use gabion_layout::{NodeId, StripeId, Topology};
@@ -231,7 +231,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
     }
 
     /// The same, for users.
-    pub(in crate::coordinator) fn link_rates(&self) -> CoordinatorReply {
+    pub(in crate::coordinator) fn link_rates(&self) -> Vec<LinkRate> {
         let now_ms = self.core.ports.now_ms();
         let links = lock(&self.links);
         let rates = links.all().map(|(from, to, measured)| LinkRate {
@@ -240,7 +240,7 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
             bytes_per_s: measured.bytes_per_s,
             age_ms: now_ms.saturating_sub(measured.at_ms),
         });
-        CoordinatorReply::Links(rates.collect())
+        rates.collect()
     }
 
     /// The last reports about disks of nodes that are not failed, and their age.
@@ -256,6 +256,18 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         let nodes = live.iter().copied();
         let silences = nodes.filter_map(|node| Some((node, reports.silence_ms(node, now_ms)?)));
         (spaces.collect(), silences.collect())
+    }
+
+    /// The disks of nodes that are not failed, from their last reports. A node that leaves gets no new chunks, so it has no
+    /// free bytes.
+    pub(in crate::coordinator) fn spaces(&self, fleet: &Fleet) -> BTreeMap<NodeId, Space> {
+        let mut spaces = self.last_heard(fleet).0;
+        for (&node, space) in &mut spaces {
+            if fleet.is_leaving(node) {
+                space.free_bytes = 0;
+            }
+        }
+        spaces
     }
 
     /// The space that the stores of nodes that are not failed take, from their last reports.

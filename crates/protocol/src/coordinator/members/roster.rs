@@ -219,6 +219,19 @@ impl Roster {
     pub(super) fn fleet(&self, now_ms: u64, suspicions: &Suspicions) -> Fleet {
         let abandoned = |record: &&NodeRecord| record.failed && self.standing(record.id).abandoned;
         let abandoned = self.records.values().filter(abandoned).map(|r| r.id);
-        Fleet::new(self.statuses(now_ms, suspicions), abandoned.collect())
+        let joining = self
+            .records
+            .values()
+            .map(|record| record.id)
+            .filter(|&node| {
+                self.liveness(node, now_ms) == Liveness::Failed
+                    && self.standing(node).departure == Departure::None
+                    && self.membership.may_join_soon(node, now_ms)
+            });
+        Fleet::new(
+            self.statuses(now_ms, suspicions),
+            abandoned.collect(),
+            joining.collect(),
+        )
     }
 }

@@ -7,7 +7,7 @@
 //! the session ends; garbage does not, since a joining node serves nothing.
 
 use crate::message::{
-    InventoryDigest, InventoryPage, JoinProgress, JoinSession, PageAnswer, Scope,
+    Cause, Denial, InventoryDigest, InventoryPage, JoinProgress, JoinSession, PageAnswer, Scope,
 };
 use gabion_layout::{ChunkId, NodeId, Start, StripeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,23 +102,37 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a node's session, in the place of an earlier one.
+    /// Refuses a start of a node while a later one joins.
     ///
     /// # Errors
-    /// The later start of the node that joins already.
+    /// [`Cause::Stale`].
+    pub(super) fn refuse_earlier(
+        &self,
+        node: NodeId,
+        start: Start,
+        now_ms: u64,
+    ) -> Result<(), Denial> {
+        let is_later = |known: &Session| {
+            known.beginning.start.number > start.number
+                && now_ms.saturating_sub(known.heard_ms) < SILENCE_MS
+        };
+        if self.open.get(&node).is_some_and(is_later) {
+            return Err(Denial::new(
+                Cause::Stale,
+                format!("a later run of {node} is already joining; stop this one"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Begins a node's session, in the place of an earlier one. The caller has refused earlier starts.
     pub(super) fn begin(
         &mut self,
         node: NodeId,
         coordinator: Start,
         beginning: Beginning,
         now_ms: u64,
-    ) -> Result<JoinSession, Start> {
-        if let Some(known) = self.open.get(&node)
-            && known.beginning.start.number > beginning.start.number
-            && now_ms.saturating_sub(known.heard_ms) < SILENCE_MS
-        {
-            return Err(known.beginning.start);
-        }
+    ) -> JoinSession {
         // The session may end now, with a new membership.
         self.members.remove(&node);
         self.begun_count += 1;
@@ -144,7 +158,7 @@ impl Sessions {
         };
         self.open.insert(session.node, begun);
         self.note_turn(node);
-        Ok(session)
+        session
     }
 
     /// Finds a session. None when it has ended or was dropped: the node begins anew.

@@ -102,7 +102,8 @@ impl Starts {
             let known_count = self.change_count_after(heard).unwrap_or(present_count);
             if change_count > known_count {
                 let proof = format!(
-                    "{node} has heard of change {change_count} of the metadata, which had {known_count} then"
+                    "{node} has heard of change {change_count} of the metadata, and in this copy the coordinator of that \
+                     time made no change after {known_count}"
                 );
                 return Err(contradicted(core, heard, proof));
             }

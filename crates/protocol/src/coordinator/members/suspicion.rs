@@ -16,9 +16,9 @@
 
 use super::Members;
 use super::suspicions::{Look, Verdict};
-use crate::coordinator::core::{PAGE, lock};
+use crate::coordinator::core::{Answer, PAGE, Rejection, lock};
 use crate::event::Event;
-use crate::message::{Applicant, CoordinatorReply, Liveness, Refusal, ask};
+use crate::message::{Applicant, Liveness, Refusal, ask};
 use crate::ports::{Ask as _, NodeError, REACH_DEADLINE_MS, reach};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     /// Notes a report that a node does not answer, and begins to check it.
-    pub(in crate::coordinator) fn suspect(self: &Arc<Self>, node: NodeId) -> CoordinatorReply {
+    pub(in crate::coordinator) fn suspect(self: &Arc<Self>, node: NodeId) {
         let is_member = {
             let roster = lock(&self.nodes.roster);
             !roster.failed().contains(&node) && roster.is_known(node)
@@ -37,7 +37,6 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             let watch = Arc::clone(self).watch_suspect(node);
             self.core.ports.spawn(watch.boxed());
         }
-        CoordinatorReply::Done
     }
 
     /// Checks a node until no suspicion is left, or until it is declared failed and not evicted.
@@ -91,11 +90,20 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
     }
 
     async fn evict_cut_off(self: &Arc<Self>, node: NodeId, now_ms: u64) {
-        if self.can_spare(node).await.unwrap_or(false)
-            && lock(&self.nodes.suspicions).evict(node, None, now_ms)
-        {
+        if !self.can_spare(node).await.unwrap_or(false) {
+            self.tell_needed(node);
+        } else if lock(&self.nodes.suspicions).evict(node, None, now_ms) {
             let error = format!("other nodes cannot reach {node}, so it is evicted until they can");
             self.note_eviction(node, &Event::Evicted(node), error);
+        }
+    }
+
+    /// Makes known, once, that a node would be evicted if the cluster could spare it.
+    fn tell_needed(&self, node: NodeId) {
+        if lock(&self.nodes.suspicions).note_needed(node) {
+            let event = Event::NotSpared(node);
+            self.core.ports.note_event(&event);
+            self.core.note_error(event.to_string());
         }
     }
 
@@ -114,6 +122,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         let mut suspicions = lock(&self.nodes.suspicions);
         if !is_spared {
             suspicions.bear_link(node, now_ms);
+            drop(suspicions);
+            self.tell_needed(node);
         } else if suspicions.evict(node, Some(other), now_ms) {
             drop(suspicions);
             let event = Event::EvictedForLink(node, other);
@@ -173,17 +183,19 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
             .await
     }
 
-    /// The answer to a run of a node that asks to join while it is evicted.
-    pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Option<CoordinatorReply> {
-        let node = applicant.node?;
+    /// Refuses for now a run of a node that asks to join while it is evicted.
+    pub(super) fn refuse_evicted(&self, applicant: &Applicant) -> Answer<()> {
+        let Some(node) = applicant.node else {
+            return Ok(());
+        };
         let suspicions = lock(&self.nodes.suspicions);
         if !suspicions.is_run_evicted(node, applicant.start.number) {
-            return None;
+            return Ok(());
         }
         let words = match suspicions.evicted_for_link(node) {
             Some(other) => format!("{other} cannot reach {node}; it may join when {other} can"),
             None => format!("other nodes cannot reach {node}; it may join when they can"),
         };
-        Some(CoordinatorReply::Busy(words.into()))
+        Err(Rejection::busy(words))
     }
 }

@@ -41,6 +41,8 @@ struct Suspicion {
     heard: Option<u64>,
     evicted: Option<Eviction>,
     eviction_count: u32,
+    /// The operator knows that it would be evicted if others did not need it.
+    is_told: bool,
 }
 
 /// A link over which the node at its other end cannot use this one.
@@ -224,6 +226,12 @@ impl Suspicions {
         }
         held.is_watched = false;
         Verdict::Cleared
+    }
+
+    /// The others need the node. Returns whether the operator is to be told of that.
+    pub(super) fn note_needed(&mut self, node: NodeId) -> bool {
+        let held = self.held.get_mut(&node);
+        held.is_some_and(|held| !std::mem::replace(&mut held.is_told, true))
     }
 
     /// The others need the node: its broken link is tolerated for the same time again.
@@ -487,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_evicted_for_a_link_returns_when_its_other_end_reaches_it() {
+    fn a_node_evicted_for_a_link_returns_when_the_other_end_reaches_it() {
         let mut suspicions = Suspicions::new(0);
         suspicions.note(NODE, &look(&[1]), 0);
         suspicions.hear_heartbeat(NODE, 1);

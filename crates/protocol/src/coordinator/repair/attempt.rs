@@ -1,10 +1,11 @@
 //! One repair of a stripe: its schedule, the chunks under way, and the failures so far.
 
 use super::survey::{Survey, Target, TaskError};
+use crate::message::Refusal;
 use crate::settle::Outcome;
 use gabion_layout::{ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeRecord};
 use gabion_plan::{Cost, LinkBytes, Plan};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Times that a rebuilt chunk may be discarded because updates went further than the logs reach. After that, updates
 /// wait until the chunk is rebuilt.
@@ -39,6 +40,25 @@ pub(super) enum Ended {
     Unfinished,
 }
 
+/// The reason why a node gets no chunk in this repair.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Avoidance {
+    /// Its disk is full.
+    Full,
+    /// Another reason, as a sentence without its end.
+    Other(String),
+}
+
+impl Avoidance {
+    /// A node has refused to write a chunk.
+    pub(super) fn of(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::NoSpace => Self::Full,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
 /// The state of the stripe's repair.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -48,8 +68,9 @@ pub(super) struct Progress {
     pub(super) has_begun: bool,
     /// Whether work is left that the budget does not allow now.
     pub(super) is_unfinished: bool,
-    /// Nodes that could not take a chunk, or have not confirmed an earlier order to remove one.
-    pub(super) avoided: BTreeSet<NodeId>,
+    /// Nodes that could not take a chunk, or have not confirmed an earlier order to remove one, each with the first
+    /// reason.
+    avoided: BTreeMap<NodeId, Avoidance>,
     /// Chunks that nodes were told to remove in this round's term: such a node gets this chunk again only in a later one.
     pub(super) taken_away: BTreeSet<Target>,
     /// Nodes that had records of the stripe that are not settled, and were told to remove what they have.
@@ -67,6 +88,50 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// That of a repair which begins, with its share of the budget if it has one.
+    pub(super) fn new(admitted: Option<Admitted>) -> Self {
+        Self {
+            admitted,
+            ..Self::default()
+        }
+    }
+
+    /// Gives a node no chunk in this repair any more.
+    pub(super) fn avoid(&mut self, node: NodeId, why: Avoidance) {
+        self.avoided.entry(node).or_insert(why);
+    }
+
+    /// Whether a node may get a chunk.
+    pub(super) fn may_take(&self, node: NodeId) -> bool {
+        !self.avoided.contains_key(&node)
+    }
+
+    /// The reason why a chunk has no place, if it had one without the nodes that this repair avoids.
+    pub(super) fn kept_away(&self, survey: &Survey, chunk: ChunkIndex) -> Option<TaskError> {
+        let is_place = |place: &(&NodeId, &Avoidance)| {
+            let node = *place.0;
+            !survey.requestors(chunk, |other| other == node).is_empty()
+        };
+        let (mut full, mut reasons) = (Vec::new(), Vec::new());
+        for (node, why) in self.avoided.iter().filter(is_place) {
+            match why {
+                Avoidance::Full => full.push(node.to_string()),
+                Avoidance::Other(why) => reasons.push(format!("{node} cannot take it: {why}")),
+            }
+        }
+        let mut advice = "repair these nodes or add others";
+        if !full.is_empty() {
+            reasons.insert(0, format!("the disk is full of {}", full.join(", ")));
+            advice = "delete files or add nodes";
+        }
+        if reasons.is_empty() {
+            return None;
+        }
+        let reasons = reasons.join("; ");
+        let sentence = format!("there is no place for {chunk}: {reasons}; {advice}");
+        Some(TaskError(sentence))
+    }
+
     /// Those of the chunks whose nodes have not failed as helpers.
     pub(super) fn trusted(&self, stripe: &StripeRecord, chunks: &[ChunkIndex]) -> Vec<ChunkIndex> {
         let is_trusted = |chunk: &ChunkIndex| !self.distrusted.contains(&stripe.nodes[chunk.at()]);

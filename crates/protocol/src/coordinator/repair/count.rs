@@ -1,13 +1,12 @@
 //! Making rebuilt chunks count: they catch up under the lease, and one transaction notes their places.
 
 use super::Repair;
-use super::attempt::{Made, Progress, Rebuild, Round};
+use super::attempt::{Avoidance, Made, Progress, Rebuild, Round};
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::lock;
 use crate::coordinator::garbage::Discard;
-use crate::fence::fence;
-use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, StaleChunk, StripeId};
-use gabion_meta::{KeyValue, Meta, MetaError};
+use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, StripeId};
+use gabion_meta::{KeyValue, MetaError};
 use std::sync::Arc;
 
 /// The outcome of a rebuilt chunk.
@@ -58,7 +57,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         progress: &mut Progress,
     ) -> Result<Fate, TaskError> {
         let (chunk, requestor) = (made.chunk, made.requestor);
-        let Some(mut survey) = self.survey(id).await? else {
+        let Some(survey) = self.survey(id).await? else {
             return Ok(Fate::Moot);
         };
         if !survey.fleet.work(&survey.stripe).contains(&chunk) {
@@ -71,55 +70,27 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         {
             return Ok(Fate::Outrun);
         }
-        let is_whole = !survey.stripe.is_stale(chunk);
-        if rebuild.is_move && is_whole && !self.retire(&mut survey, chunk, round).await? {
-            return Ok(Fate::Moot);
-        }
+        let holder = survey.stripe.nodes[chunk.at()];
+        // A whole chunk counts, and its node serves it, until its copy counts.
+        let moves = survey.fleet.to_move(&survey.stripe).contains(&chunk);
+        let left = moves.then_some(holder);
         let place = (requestor, Some(rebuild.generation));
         let relocated = self.relocate(&survey, chunk, place, made.joins);
         let counts = if made.in_place {
             relocated.await?
         } else {
-            self.count_as_move(&survey, round.epoch, relocated).await?
+            let counted = self.count_as_move(&survey, round.epoch, left, relocated);
+            counted.await?
         };
         if !counts {
             return Ok(Fate::Moot);
         }
         self.count(&survey, rebuild);
         if !made.in_place {
-            let holder = survey.stripe.nodes[chunk.at()];
             self.discard(holder, survey.id(chunk), round.epoch, progress)
                 .await;
         }
         Ok(Fate::Counts)
-    }
-
-    /// Ends the service of a chunk that has been copied, under the lease and before the copy counts: it is
-    /// durably stale from now on, and its node, which is up, refuses requests by a layout in which it is
-    /// not stale. Otherwise a reader could use it after updates that it missed. A crash after this leaves a
-    /// chunk that has missed no update, and that counts again after the next check. False when the stripe
-    /// has changed during the copy.
-    async fn retire(
-        &self,
-        survey: &mut Survey,
-        chunk: ChunkIndex,
-        round: &Round,
-    ) -> Result<bool, TaskError> {
-        let id = survey.stripe.id;
-        let stale = StaleChunk {
-            chunk,
-            missed_after: Some(round.outcome.mark),
-        };
-        let expected = survey.stripe.generation.0 + 1;
-        let note = move |meta: &Meta<K>| meta.note_stale(id, &[stale]);
-        survey.stripe = self.core.with_meta(note).await?;
-        if survey.stripe.generation.0 != expected {
-            return Ok(false);
-        }
-        let holder = survey.stripe.nodes[chunk.at()];
-        let term = (id, round.epoch, survey.stripe.generation);
-        fence(&*self.core.ports, holder, term).await?;
-        Ok(true)
     }
 
     /// Removes a rebuilt chunk that will not count. A chunk that was rebuilt in place is replaced by the
@@ -147,7 +118,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 progress.taken_away.insert((chunk.index, node));
             }
             Discard::Unconfirmed => {
-                progress.avoided.insert(node);
+                let why = "it has not confirmed an order to remove a chunk".to_owned();
+                progress.avoid(node, Avoidance::Other(why));
             }
         }
     }

@@ -3,13 +3,14 @@
 use super::Repair;
 use crate::coordinator::core::{Answer, lock};
 use crate::event::Event;
-use crate::message::{CoordinatorReply, Damage, Denial, Refusal, ScrubReport, Scrubbed, ask};
+use crate::message::{Damage, Denial, Refusal, ScrubReport, Scrubbed, ask};
 use crate::ports::{Ask as _, NodeError};
 use crate::settle::verify_deadline_ms;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use gabion_layout::{ChunkId, Generation, NodeId, StripeRecord};
 use gabion_meta::{Departure, KeyValue, Meta, MetaError, StripeStatus};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a node is asked to read damage again if it cannot now.
@@ -21,26 +22,12 @@ const DOUBTFUL_COUNT_MAX: usize = 10_000;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Verifies all bytes of every node that is up, and repairs the damaged chunks.
-    pub(in crate::coordinator) async fn scrub_all(self: &Arc<Self>) -> Answer {
+    pub(in crate::coordinator) async fn scrub_all(self: &Arc<Self>) -> Answer<ScrubReport> {
         let fleet = self.nodes.fleet();
-        let scrubs = fleet.nodes().iter().map(|status| {
-            let node = status.node;
-            let is_up = fleet.is_up(node);
-            let request = ask::Scrub { chunks: Vec::new() };
-            async move {
-                let deadline_ms = self.core.options.scrub_deadline_ms;
-                let reply = if is_up {
-                    self.core
-                        .ports
-                        .ask_node(node, request, deadline_ms)
-                        .await
-                        .ok()
-                } else {
-                    None
-                };
-                (status, reply)
-            }
-        });
+        let scrubs = fleet
+            .nodes()
+            .iter()
+            .map(|status| async move { (status, self.scrub_node(status.node).await) });
         let (mut chunk_count, mut bytes) = (0_u64, 0_u64);
         let (mut damage, mut unreachable) = (Vec::new(), Vec::new());
         for (status, reply) in join_all(scrubs).await {
@@ -58,12 +45,38 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 unreachable.push(status.node);
             }
         }
-        Ok(CoordinatorReply::Scrubbed(ScrubReport {
+        Ok(ScrubReport {
             chunk_count,
             bytes,
             damage,
             unreachable,
-        }))
+        })
+    }
+
+    /// Has a node that is up verify all its bytes; `None` if it is not up, or does not do so.
+    ///
+    /// A connection may be that of a process which has died since. So the node is asked again, for the length of a lease
+    /// from its first failure on: if the node lives no more, its lease has expired then.
+    async fn scrub_node(&self, node: NodeId) -> Option<Scrubbed> {
+        let options = &self.core.options;
+        let patience_ms = options.timing.lease_ms + options.timing.margin_ms;
+        let mut until_ms = None;
+        while self.nodes.fleet().is_up(node) {
+            let request = ask::Scrub { chunks: Vec::new() };
+            let asked = self
+                .core
+                .ports
+                .ask_node(node, request, options.scrub_deadline_ms);
+            if let Ok(scrubbed) = asked.await {
+                return Some(scrubbed);
+            }
+            let now_ms = self.core.ports.now_ms();
+            if now_ms >= *until_ms.get_or_insert(now_ms.saturating_add(patience_ms)) {
+                return None;
+            }
+            self.core.ports.sleep_ms(options.retry_ms).await;
+        }
+        None
     }
 
     /// Marks the damaged chunks stale that are `node`'s own. Others are leftovers.
@@ -99,7 +112,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
         report: ask::ReportDamage,
-    ) -> Answer {
+    ) -> Answer<()> {
         let reporter = report.node;
         let sort = move |meta: &Meta<K>| {
             let (mut own, mut foreign) = (Vec::new(), None);
@@ -127,7 +140,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }];
             self.mark_damaged(holder, damage).await?;
         }
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 
     /// Marks chunks stale that their node has found damaged, and repairs them. Damage that the node does not find again
@@ -138,25 +151,49 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         node: NodeId,
         damage: Vec<Damage>,
     ) -> Result<(), MetaError> {
-        let Findings { certain, doubtful } = self.confirm(node, damage).await?;
-        self.ask_later(node, doubtful);
-        let mark = move |meta: &Meta<K>| {
-            let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
-            for found in certain {
-                let is_new = stripe_of_news(meta, found.chunk)?.is_some();
-                let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
-                new_count += u64::from(marked.is_some() && is_new);
-                records.extend(marked);
+        let sort = move |meta: &Meta<K>| sort(meta, damage);
+        let Sorted { known, news } = self.core.with_meta(sort).await?;
+        let mut new_count = self.mark_certain(node, known).await?;
+        let mut news = news.into_values();
+        while let Some((found, chunk_bytes)) = news.next() {
+            match self.confirm(node, &found, chunk_bytes).await {
+                // At once: while further chunks are read, a settlement may make this one irreplaceable.
+                Finding::Certain(found) => new_count += self.mark_certain(node, found).await?,
+                Finding::Doubtful => {
+                    let rest = news.map(|(found, _)| found);
+                    self.ask_later(node, std::iter::once(found).chain(rest).collect());
+                    break;
+                }
+                Finding::OfNoNode => break,
             }
-            Ok((records, new_count))
-        };
-        let (records, new_count) = self.core.with_meta(mark).await?;
+        }
         if new_count > 0 {
             *lock(&self.damaged).entry(node).or_default() += new_count;
             let event = Event::Damaged(node, new_count);
             self.core.ports.note_event(&event);
         }
-        self.backlog.add(records).await
+        Ok(())
+    }
+
+    /// Marks chunks stale that are damaged for certain. Returns how many of them did not count as lost.
+    async fn mark_certain(&self, node: NodeId, certain: Vec<Damage>) -> Result<u64, MetaError> {
+        let pools = Arc::clone(&self.pools);
+        let mark = move |meta: &Meta<K>| {
+            let (mut records, mut new_count) = (Vec::<StripeRecord>::new(), 0);
+            for found in certain {
+                let is_new = matches!(standing(meta, found.chunk)?, Standing::News(_));
+                let marked = meta.mark_damaged(found.chunk, node, found.generation)?;
+                new_count += u64::from(marked.is_some() && is_new);
+                if let Some(marked) = marked {
+                    pools.note_stale(meta, &marked)?;
+                    records.push(marked);
+                }
+            }
+            Ok((records, new_count))
+        };
+        let (records, new_count) = self.core.with_meta(mark).await?;
+        self.backlog.add(records).await?;
+        Ok(new_count)
     }
 
     /// Keeps damage that a node could not confirm, and asks the node again once it is up. If there is too much, the rest is
@@ -173,8 +210,11 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 kept.insert(found.chunk, found);
             }
         }
+        let count = kept.len() as u64;
         drop(doubtful);
         if is_first {
+            let event = Event::DamageInDoubt(node, count);
+            self.core.ports.note_event(&event);
             self.core.ports.spawn(Arc::clone(self).ask_when_up(node));
         }
     }
@@ -195,48 +235,18 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         ask.boxed()
     }
 
-    /// Makes a node read damaged chunks again. A chunk that failed one read may be intact, and a settlement that could
-    /// read all of it may have made the chunk irreplaceable since. Damage that is known is not read again; damage
+    /// Makes a node read a damaged chunk again. A chunk that failed one read may be intact, and a settlement that could
+    /// read all of it may have made the chunk irreplaceable since. The damage
     /// stays in doubt if its node does not answer, serves nothing, or refuses several times.
-    async fn confirm(
-        self: &Arc<Self>,
-        node: NodeId,
-        damage: Vec<Damage>,
-    ) -> Result<Findings, MetaError> {
-        let sort = move |meta: &Meta<K>| {
-            let (mut known, mut news, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
-            for found in damage {
-                match stripe_of_news(meta, found.chunk)? {
-                    Some(stripe) => {
-                        bytes = bytes.saturating_add(stripe.chunk_bytes);
-                        news.push(found);
-                    }
-                    None => known.push(found),
-                }
-            }
-            Ok((known, news, bytes))
-        };
-        let (certain, news, bytes) = self.core.with_meta(sort).await?;
-        let mut findings = Findings {
-            certain,
-            doubtful: Vec::new(),
-        };
-        if news.is_empty() {
-            return Ok(findings);
-        }
-        let mut chunks: Vec<_> = news.iter().map(|found| found.chunk).collect();
-        chunks.sort_unstable();
-        chunks.dedup();
+    async fn confirm(&self, node: NodeId, found: &Damage, chunk_bytes: u64) -> Finding {
         let ports = &self.core.ports;
         let mut wait_ms = self.core.options.retry_ms;
         for count in 1..=CONFIRM_COUNT {
-            let chunks = chunks.clone();
-            let scrub = ask::Scrub { chunks };
-            match ports.ask_node(node, scrub, verify_deadline_ms(bytes)).await {
-                Ok(scrubbed) => {
-                    findings.certain.extend(scrubbed.damage);
-                    return Ok(findings);
-                }
+            let chunks = vec![found.chunk];
+            let deadline_ms = verify_deadline_ms(chunk_bytes);
+            let asked = ports.ask_node(node, ask::Scrub { chunks }, deadline_ms);
+            match asked.await {
+                Ok(scrubbed) => return Finding::Certain(scrubbed.damage),
                 Err(
                     NodeError::Silent(_)
                     | NodeError::NotBegun(Refusal::NoLease | Refusal::Stalled(_))
@@ -246,38 +256,72 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 Err(
                     NodeError::NotBegun(Refusal::StoreFailed(_))
                     | NodeError::Refused(Refusal::StoreFailed(_)),
-                ) => return Ok(findings),
+                ) => return Finding::OfNoNode,
                 Err(_) if count < CONFIRM_COUNT => ports.sleep_ms(wait_ms).await,
                 Err(_) => {}
             }
             wait_ms *= 2;
         }
-        findings.doubtful = news;
-        Ok(findings)
+        Finding::Doubtful
     }
 }
 
-/// Reported damage, after its node was asked to read the chunks again.
-struct Findings {
-    /// Found again, or known before.
-    certain: Vec<Damage>,
-    /// The node could not read the chunks now.
-    doubtful: Vec<Damage>,
+/// Reported damage, after its node was asked to read the chunk again.
+enum Finding {
+    /// Found again; nothing, if the chunk is intact.
+    Certain(Vec<Damage>),
+    /// The node cannot read the chunk now.
+    Doubtful,
+    /// The node's store has failed, so none of its chunks counts.
+    OfNoNode,
 }
 
-/// The stripe of a chunk that does not count as lost yet. A node reports the same damage again until the
-/// chunk is repaired.
-fn stripe_of_news<K: KeyValue>(
-    meta: &Meta<K>,
-    chunk: ChunkId,
-) -> Result<Option<StripeRecord>, MetaError> {
+/// Reported damage, by what is known of the chunks.
+#[derive(Default)]
+struct Sorted {
+    /// In chunks that count as lost already. A node reports the same damage again until the chunk is repaired.
+    known: Vec<Damage>,
+    /// In chunks that count, with the bytes of each.
+    news: BTreeMap<ChunkId, (Damage, u64)>,
+}
+
+/// Sorts reported damage. That of stripes which no file has is left out.
+fn sort<K: KeyValue>(meta: &Meta<K>, damage: Vec<Damage>) -> Result<Sorted, MetaError> {
+    let mut sorted = Sorted::default();
+    for found in damage {
+        match standing(meta, found.chunk)? {
+            Standing::News(chunk_bytes) => {
+                sorted.news.insert(found.chunk, (found, chunk_bytes));
+            }
+            Standing::Lost => sorted.known.push(found),
+            Standing::Unknown => {}
+        }
+    }
+    Ok(sorted)
+}
+
+/// The standing of a chunk in the metadata.
+enum Standing {
+    /// It does not count as lost; its stripe's chunks have this many bytes.
+    News(u64),
+    /// It counts as lost.
+    Lost,
+    /// No file has its stripe, or not yet.
+    Unknown,
+}
+
+fn standing<K: KeyValue>(meta: &Meta<K>, chunk: ChunkId) -> Result<Standing, MetaError> {
     match meta.stripe(chunk.stripe) {
         Ok(stripe) => {
             let stale = stripe.staleness(chunk.index);
             let is_lost = stale.is_some_and(|stale| stale.missed_after.is_none());
-            Ok((!is_lost).then_some(stripe))
+            Ok(if is_lost {
+                Standing::Lost
+            } else {
+                Standing::News(stripe.chunk_bytes)
+            })
         }
-        Err(MetaError::UnknownStripe(_)) => Ok(None),
+        Err(MetaError::UnknownStripe(_)) => Ok(Standing::Unknown),
         Err(error) => Err(error),
     }
 }

@@ -5,18 +5,18 @@
 use super::Repair;
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::Answer;
-use crate::message::{CoordinatorReply, Denial};
+use crate::message::Denial;
 use gabion_layout::StripeId;
 use gabion_meta::KeyValue;
 use std::sync::Arc;
 
 impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     /// Repairs a stripe without waiting for its failed nodes, if it takes no updates without their chunks.
-    pub(in crate::coordinator) async fn hasten(self: &Arc<Self>, id: StripeId) -> Answer {
+    pub(in crate::coordinator) async fn hasten(self: &Arc<Self>, id: StripeId) -> Answer<bool> {
         let survey = self.survey(id).await;
         let survey = survey.map_err(|TaskError(sentence)| Denial::from(sentence))?;
         let Some(survey) = survey else {
-            return Ok(CoordinatorReply::Hastened(false));
+            return Ok(false);
         };
         let lost = survey.fleet.lost(&survey.stripe);
         let pool = survey.stripe.pool;
@@ -26,7 +26,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             .with_meta(move |meta| pools.failures_left(meta, pool, &lost));
         if left.await? >= 1 {
             // The client's layout was old.
-            return Ok(CoordinatorReply::Hastened(true));
+            return Ok(true);
         }
         let is_possible =
             !self.throttle.is_paused() && has_places(&survey) && self.nodes.hasten(id);
@@ -37,7 +37,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 self.nodes.note_repaired(id);
             }
         }
-        Ok(CoordinatorReply::Hastened(is_possible))
+        Ok(is_possible)
     }
 }
 

@@ -29,7 +29,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         progress: &Progress,
     ) -> Result<NodeId, TaskError> {
         let stripe = &survey.stripe;
-        let can_take = |node: NodeId| !progress.avoided.contains(&node);
+        let can_take = |node: NodeId| progress.may_take(node);
         let candidates = survey.requestors(chunk, can_take);
         if let Some(scheduled) = progress.scheduled(chunk, &candidates) {
             return Ok(scheduled);
@@ -41,10 +41,14 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         let (pool, lost) = (stripe.pool, survey.fleet.lost(stripe));
         let per_rack = survey.facts.record.spec.chunks_per_rack;
         let no_place = || {
-            TaskError(format!(
-                "there is no place for {chunk}: it needs a node that is up, is not leaving, has no chunk of the \
-                stripe, and is in a rack with fewer than {per_rack} of its chunks; add nodes or restart failed ones"
-            ))
+            let needs = || {
+                TaskError(format!(
+                    "there is no place for {chunk}: it needs a node that is up, is not leaving, has no chunk of the \
+                    stripe, and is in a rack with fewer than {per_rack} of its chunks; add nodes or restart failed \
+                    ones"
+                ))
+            };
+            progress.kept_away(survey, chunk).unwrap_or_else(needs)
         };
         if !lost.contains(&chunk) {
             return Err(no_place());
@@ -79,7 +83,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         if moved.contains(&first.0) {
             return targets;
         }
-        let can_take = |node: NodeId| !progress.avoided.contains(&node);
+        let can_take = |node: NodeId| progress.may_take(node);
         let mut rng = ChaCha8Rng::seed_from_u64(self.core.ports.random());
         for chunk in survey.fleet.work(&survey.stripe) {
             let is_other = chunk != first.0 && !moved.contains(&chunk);

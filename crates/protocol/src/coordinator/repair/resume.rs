@@ -3,7 +3,7 @@
 //! `ECPipe` leaves failures during a repair open; here a failure costs only the slices in flight.
 
 use super::Repair;
-use super::attempt::{Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
+use super::attempt::{Avoidance, Made, OUTRUN_COUNT_MAX, Progress, Rebuild};
 use super::survey::{Survey, TaskError};
 use crate::coordinator::core::{SHORT_DEADLINE_MS, lock};
 use crate::initiate::{PartFailed, RunTerms, run_between_nodes};
@@ -49,7 +49,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                     continue;
                 }
                 Ok(false) => {
-                    progress.avoided.insert(made.requestor);
+                    let why = "it could not read the new chunk back".to_owned();
+                    progress.avoid(made.requestor, Avoidance::Other(why));
                 }
                 Err(why) => error = Some(why),
             }
@@ -178,7 +179,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 .await;
             if !progress.barred.insert(failed.node) {
                 // The removal has not helped.
-                progress.avoided.insert(failed.node);
+                progress.avoid(failed.node, Avoidance::of(&failed.refusal));
             }
             return Ok(true);
         }
@@ -187,7 +188,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             Refusal::NoSpace | Refusal::Failed(_) | Refusal::StoreFailed(_)
         );
         if cannot_write && made_there.is_some() {
-            progress.avoided.insert(failed.node);
+            progress.avoid(failed.node, Avoidance::of(&failed.refusal));
             return Ok(true);
         }
         if matches!(failed.refusal, Refusal::StoreFailed(_)) {

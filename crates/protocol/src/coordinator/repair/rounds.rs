@@ -13,7 +13,7 @@ use super::Repair;
 use super::attempt::{Admitted, Ended, OUTRUN_COUNT_MAX, Progress, Rebuild, Round};
 use super::pins::Pins;
 use super::survey::{Survey, TaskError};
-use gabion_layout::{Epoch, NodeId, StripeId};
+use gabion_layout::{NodeId, StripeId};
 use gabion_meta::KeyValue;
 use std::sync::Arc;
 
@@ -64,10 +64,7 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
                 "it is being rewritten; its repair waits".to_owned(),
             ));
         };
-        let mut progress = Progress {
-            admitted,
-            ..Progress::default()
-        };
+        let mut progress = Progress::new(admitted);
         let mut made = None;
         let mut patient_until_ms = 0;
         loop {
@@ -127,11 +124,22 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             return Ok(Next::End);
         };
         progress.taken_away.clear();
-        let ended = self.round(id, epoch, progress, made).await;
-        let released = self
-            .core
-            .with_meta(move |meta| meta.release(id, epoch))
-            .await;
+        let settled = self.settle(id, epoch).await;
+        let is_settled = settled.is_ok();
+        let ended = match settled {
+            Ok(Some((outcome, absent))) => {
+                let round = Round {
+                    epoch,
+                    outcome,
+                    absent,
+                };
+                self.round(id, round, progress, made).await
+            }
+            Ok(None) => Ok(Next::End),
+            Err(error) => Err(error),
+        };
+        // A repair makes no update, so a client that ends the writes of others need not settle the stripe again.
+        let released = self.leases.release_lease(id, epoch, is_settled).await;
         let next = ended?;
         released?;
         Ok(next)
@@ -140,18 +148,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
     async fn round(
         self: &Arc<Self>,
         id: StripeId,
-        epoch: Epoch,
+        round: Round,
         progress: &mut Progress,
         made: &mut Option<(Rebuild, Pins)>,
     ) -> Result<Next, TaskError> {
-        let Some((outcome, absent)) = self.settle(id, epoch).await? else {
-            return Ok(Next::End);
-        };
-        let round = Round {
-            epoch,
-            outcome,
-            absent,
-        };
         if let Some((rebuild, pins)) = made.take() {
             let counted = self.count_made(id, &round, &rebuild, progress).await;
             self.unpin(pins);

@@ -59,7 +59,11 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
             }
             // Durable before any node learns the outcome of the updates.
             self.leases.note_settlement(id, exclusion).await?;
-            resolve(&*self.core.ports, stripe, epoch, &failed, &outcome).await?;
+            if let Err(refusal) = resolve(&*self.core.ports, stripe, epoch, &failed, &outcome).await
+            {
+                self.blame(&survey, refusal).await?;
+                continue;
+            }
             if survey.appends
                 && let Some((chunk, from)) = unharmed(&survey, outcome.mark)
             {
@@ -197,9 +201,10 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Marks chunks as missing or corrupt.
     async fn mark(&self, id: StripeId, chunks: Vec<ChunkIndex>) -> Result<(), MetaError> {
+        let pools = Arc::clone(&self.pools);
         let mark = move |meta: &Meta<K>| {
             let mut chunks = chunks.into_iter();
-            chunks.try_for_each(|chunk| meta.mark_stale(id, chunk).map(|_| ()))
+            chunks.try_for_each(|chunk| pools.note_stale(meta, &meta.mark_stale(id, chunk)?))
         };
         self.core.with_meta(mark).await
     }

@@ -3,6 +3,7 @@
 use super::Repair;
 use crate::coordinator::members::fleet::Fleet;
 use crate::coordinator::pool_facts::PoolFacts;
+use crate::coordinator::rejection::Rejection;
 use crate::message::{Denial, Liveness, Refusal};
 use gabion_layout::{ChunkId, ChunkIndex, NodeId, Sequence, StripeId, StripeRecord, Topology};
 use gabion_meta::{KeyValue, Meta, MetaError};
@@ -25,6 +26,19 @@ impl<E: std::error::Error> From<E> for TaskError {
 impl From<Denial> for TaskError {
     fn from(denial: Denial) -> Self {
         Self(denial.sentence)
+    }
+}
+
+impl From<Rejection> for TaskError {
+    fn from((Rejection::Busy(why) | Rejection::Refused(why)): Rejection) -> Self {
+        why.into()
+    }
+}
+
+/// The same may be tried again later.
+impl From<TaskError> for Rejection {
+    fn from(TaskError(sentence): TaskError) -> Self {
+        Self::busy(sentence)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::backlog::Backlog;
 use crate::coordinator::core::{Answer, Core, lock};
-use crate::message::{Cause, CoordinatorReply, Denial, NodeHealth, RepairOrder, RepairStatus};
+use crate::message::{Cause, Denial, NodeHealth, RepairOrder, RepairStatus};
 use gabion_layout::Topology;
 use gabion_meta::{KeyValue, Meta, RepairSettings};
 use gabion_plan::LinkBytes;
@@ -224,7 +224,7 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
     }
 
     /// Changes how repairs are made, durably.
-    pub(in crate::coordinator) async fn order(&self, order: RepairOrder) -> Answer {
+    pub(in crate::coordinator) async fn order(&self, order: RepairOrder) -> Answer<()> {
         if let RepairOrder::Limit { limits, .. } = &order {
             check_limits(limits)?;
         }
@@ -247,7 +247,7 @@ impl<K: KeyValue + Send + Sync + 'static> Throttle<K> {
         let settings = changed.await?;
         lock(&self.state).learn(settings);
         self.backlog.wake();
-        Ok(CoordinatorReply::Done)
+        Ok(())
     }
 }
 

@@ -12,7 +12,9 @@ use gabion_layout::{
     ChunkId, Epoch, Generation, NodeId, RackId, Sequence, Start, StripeId, StripeRecord,
     UpdateScheme,
 };
-use gabion_meta::{ClusterId, MemoryStore, Meta, NewAttributes, Timing, WallClock, WallTime};
+use gabion_meta::{
+    ClusterId, MemoryStore, Meta, NewAttributes, PutId, Timing, WallClock, WallTime,
+};
 use gabion_protocol::coordinator::{Coordinator, CoordinatorOptions, TicketTimes};
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
@@ -61,6 +63,8 @@ struct World {
     damage: Vec<Damage>,
     /// Whether work on the metadata hangs.
     disk_hangs: bool,
+    /// Whether the disk of the metadata is full.
+    disk_is_full: bool,
 }
 
 #[derive(Default)]
@@ -89,13 +93,28 @@ pub(crate) fn all_with(prefix: &str) -> ask::List {
     }
 }
 
+/// A node's answer that it holds no update of a stripe.
+fn no_updates() -> NodeReply {
+    NodeReply::Holding(Holding {
+        mark: Sequence(0),
+        records: Vec::new(),
+        appended: AppendedState::default(),
+    })
+}
+
+/// The same answer, after a while. Hooks may not ask for the time themselves.
+pub(crate) fn no_updates_after(ports: &Arc<dyn Ports>, ms: u64) -> BoxFuture<'static, Reply> {
+    let ports = Arc::clone(ports);
+    let slow = async move {
+        ports.sleep_ms(ms).await;
+        Ok(no_updates())
+    };
+    slow.boxed()
+}
+
 fn usual(request: &NodeRequest, damage: &mut Vec<Damage>) -> NodeReply {
     match request {
-        NodeRequest::Collect { .. } => NodeReply::Holding(Holding {
-            mark: gabion_layout::Sequence(0),
-            records: Vec::new(),
-            appended: AppendedState::default(),
-        }),
+        NodeRequest::Collect { .. } => no_updates(),
         NodeRequest::RunPart(_) => NodeReply::PartDone {
             as_of: gabion_layout::Sequence(0),
             progress: None,
@@ -108,7 +127,7 @@ fn usual(request: &NodeRequest, damage: &mut Vec<Damage>) -> NodeReply {
                 .collect(),
         }),
         NodeRequest::Missed { .. } => NodeReply::Missed(None),
-        NodeRequest::RaiseToken { .. } => NodeReply::Raised(Vec::new()),
+        NodeRequest::RaiseTokens { .. } => NodeReply::Raised(Vec::new()),
         _ => NodeReply::Done,
     }
 }
@@ -190,6 +209,11 @@ impl Ports for FakePorts {
         self.world().disk_hangs
     }
 
+    fn full_metadata_disk(&self) -> Option<String> {
+        let is_full = self.world().disk_is_full;
+        is_full.then(|| "the disk of the metadata is full".to_owned())
+    }
+
     fn note_event(&self, event: &Event) {
         self.world().events.push(event.clone());
     }
@@ -263,6 +287,11 @@ impl Bed {
     /// Work on the metadata hangs, or ends again.
     pub(crate) fn hang_disk(&self, hangs: bool) {
         self.ports.world().disk_hangs = hangs;
+    }
+
+    /// The disk of the metadata is full, or has room again.
+    pub(crate) fn fill_disk(&self, is_full: bool) {
+        self.ports.world().disk_is_full = is_full;
     }
 
     /// A cluster of three racks of three nodes with the pool `p`: `rs(4,2)`, at most two chunks a
@@ -401,7 +430,7 @@ impl Bed {
         }
     }
 
-    /// Puts a file of so many full stripes of the pool `p`.
+    /// Puts a file of `stripe_count` full stripes of the pool `p`.
     pub(crate) fn put(&mut self, name: &str, stripe_count: u64) -> Vec<StripeRecord> {
         let (put, stripes) = self.begin_put(name, stripe_count * (4 << 20));
         let committed = self.ask(CoordinatorRequest::CommitPut(put));
@@ -421,6 +450,7 @@ impl Bed {
             size_bytes,
             attributes: NewAttributes::FILE,
             whole: None,
+            opener: None,
         });
         match reply {
             CoordinatorReply::Put(places) => (places.put, places.stripes),
@@ -482,12 +512,22 @@ impl Bed {
     }
 
     pub(crate) fn acquire(&mut self, stripe: StripeId, node: NodeId) -> CoordinatorReply {
+        self.acquire_for(stripe, node, None)
+    }
+
+    /// The same for a node that is to update the stripe as one of a file.
+    pub(crate) fn acquire_for(
+        &mut self,
+        stripe: StripeId,
+        node: NodeId,
+        file: Option<PutId>,
+    ) -> CoordinatorReply {
         let reply = self.ask(ask::Acquire {
             stripe,
             node,
             // Above any with which a node of these tests has joined.
             incarnation: u64::MAX,
-            file: None,
+            file,
         });
         if let CoordinatorReply::Lease(lease) = &reply {
             self.joins = lease.joins;
@@ -569,6 +609,11 @@ impl Bed {
         for _ in 0..ms.div_ceil(STEP_MS) {
             self.pass_step(STEP_MS);
         }
+    }
+
+    /// The clock goes on, and the coordinator's process does not.
+    pub(crate) fn stand_still(&mut self, ms: u64) {
+        self.ports.world().now_ms += ms;
     }
 
     fn step(&mut self, ms: u64) {

@@ -8,8 +8,8 @@ use gabion_meta::NewAttributes;
 use gabion_planner::placement::Space;
 use gabion_protocol::event::Event;
 use gabion_protocol::message::{
-    Applicant, Cause, CoordinatorReply, Damage, NewExtent, NodeHealth, NodeRequest, RepairOrder,
-    ask,
+    Applicant, Cause, CoordinatorReply, CoordinatorRequest, Damage, NewExtent, NodeHealth,
+    NodeReply, NodeRequest, RepairOrder, Scrubbed, USAGE_AGE_MS, ask,
 };
 
 const MIB: u64 = 1 << 20;
@@ -55,6 +55,58 @@ fn one_full_node_stops_no_put_and_gets_nothing() {
 }
 
 #[test]
+fn a_node_that_leaves_has_no_free_space() {
+    let mut bed = Bed::three_racks();
+    bed.health.space = Some(space(900));
+    bed.pass(100);
+    let told = |bed: &mut Bed| match (bed.ask(ask::Usage), bed.ask(ask::Space)) {
+        (CoordinatorReply::Usage(usage), CoordinatorReply::Space(space)) => {
+            let free = usage.spaces.values().map(|space| space.free_bytes / MIB);
+            let present = space.spaces.values().map(|space| space.free_bytes / MIB);
+            (usage.spaces.len(), free.sum::<u64>(), present.sum::<u64>())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&mut bed), (9, 8_100, 8_100));
+    let leaving = NodeId(3);
+    let drained = bed.ask(CoordinatorRequest::Drain(leaving));
+    assert_eq!(drained, CoordinatorReply::Done);
+    assert_eq!(told(&mut bed), (9, 7_200, 7_200), "its disk is shown still");
+    let CoordinatorReply::Space(space) = bed.ask(ask::Space) else {
+        panic!("the space is known")
+    };
+    assert!(!space.spaces.contains_key(&leaving));
+    let kept = bed.ask(CoordinatorRequest::Keep(leaving));
+    assert_eq!(kept, CoordinatorReply::Done);
+    assert_eq!(told(&mut bed), (9, 8_100, 8_100));
+}
+
+#[test]
+fn the_recent_usage_counts_files_at_most_once_in_a_while_and_quotas_each_time() {
+    let mut bed = Bed::three_racks();
+    let told = |bed: &mut Bed, request: CoordinatorRequest| match bed.ask(request) {
+        CoordinatorReply::Usage(usage) => {
+            let pool = usage.pools.into_values().next().expect("a pool");
+            assert_eq!(pool.name, "p");
+            (pool.file_count, pool.raw_bytes / (6 * MIB), pool.used.files)
+        }
+        other => panic!("{other:?}"),
+    };
+    let recent = || ask::RecentUsage.into();
+    bed.put("f", 1);
+    assert_eq!(told(&mut bed, recent()), (1, 1, 1));
+    bed.put("g", 1);
+    assert_eq!(told(&mut bed, recent()), (1, 1, 2), "of the last count");
+    assert_eq!(told(&mut bed, ask::Usage.into()), (2, 2, 2));
+    assert_eq!(told(&mut bed, recent()), (2, 2, 2), "that was the last one");
+    bed.put("h", 1);
+    bed.pass(USAGE_AGE_MS);
+    assert_eq!(told(&mut bed, recent()), (2, 2, 3));
+    bed.pass(100);
+    assert_eq!(told(&mut bed, recent()), (3, 3, 3));
+}
+
+#[test]
 fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
     let mut bed = Bed::three_racks();
     // Rack 1 cannot take its two chunks of a stripe.
@@ -68,6 +120,7 @@ fn a_put_that_has_no_room_is_refused_before_anything_is_written() {
         size_bytes: 4 * MIB,
         attributes: NewAttributes::FILE,
         whole: None,
+        opener: None,
     });
     let CoordinatorReply::Refused(why) = refused else {
         panic!("{refused:?}");
@@ -129,6 +182,7 @@ fn a_put_of_more_than_there_is_room_for_is_refused_because_of_the_disks() {
             size_bytes: stripe_count * 4 * MIB,
             attributes: NewAttributes::FILE,
             whole: None,
+            opener: None,
         })
     };
     let refused = put(&mut bed, 8);
@@ -198,17 +252,18 @@ fn repairs_and_nodes_that_do_not_return_are_told() {
 #[test]
 fn an_address_is_taken_from_a_node_that_is_not_there_any_more() {
     let mut bed = Bed::new(3, 1);
-    let join = |bed: &mut Bed, node: u32, address: &str| {
+    let join = |bed: &mut Bed, node: Option<u32>, address: &str| {
+        // A new one is the fourth.
+        let number = node.unwrap_or(3);
         let applicant = Applicant {
             address: address.to_owned(),
-            ..bed.applicant(Some(NodeId(node)), node, node, 1_000_000)
+            ..bed.applicant(node.map(NodeId), number, number % 3, 1_000_000)
         };
         bed.let_in(applicant, Vec::new())
     };
     let address_of = |bed: &mut Bed, node: usize| bed.status().nodes[node].address.clone();
-    let others = address_of(&mut bed, 1);
-    bed.stop(NodeId(0));
-    let busy = join(&mut bed, 0, &others);
+    let [own, others] = [0, 1].map(|node| address_of(&mut bed, node));
+    let busy = join(&mut bed, None, &others);
     assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
     // After a restart of all, a port of one may have gone to another.
     for node in 0..3 {
@@ -216,15 +271,19 @@ fn an_address_is_taken_from_a_node_that_is_not_there_any_more() {
     }
     bed.restart();
     // One of three does not show that the metadata is the newest.
-    let busy = join(&mut bed, 0, &others);
+    let busy = join(&mut bed, Some(0), &own);
     assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
-    let joined = join(&mut bed, 2, "10.0.0.2:7");
+    let address = address_of(&mut bed, 2);
+    for (node, address) in [(2, &address), (0, &own)] {
+        let joined = join(&mut bed, Some(node), address);
+        assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
+    }
+    let joined = join(&mut bed, None, &others);
     assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
-    let joined = join(&mut bed, 0, &others);
-    assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
-    assert_eq!(address_of(&mut bed, 0), others);
+    assert_eq!(address_of(&mut bed, 3), others);
     assert_eq!(address_of(&mut bed, 1), "", "until it joins");
-    let joined = join(&mut bed, 1, "10.0.0.1:7");
+    // Another process has its port, so its last one has ended.
+    let joined = join(&mut bed, Some(1), "10.0.0.1:7");
     assert!(matches!(joined, CoordinatorReply::Joined(_)), "{joined:?}");
     assert_eq!(address_of(&mut bed, 1), "10.0.0.1:7");
 }
@@ -282,6 +341,53 @@ fn damage_that_a_primary_has_found_in_the_chunk_of_another_is_repaired() {
 }
 
 #[test]
+fn a_damaged_chunk_counts_as_lost_before_the_next_one_is_read_again() {
+    let mut bed = Bed::three_racks();
+    let stripes = bed.put("f", 9);
+    let node = stripes[0].nodes[0];
+    let own = stripes.iter().filter(|stripe| stripe.nodes.contains(&node));
+    let damage: Vec<Damage> = own
+        .map(|stripe| Damage {
+            chunk: chunk_on(stripe, node),
+            generation: stripe.generation,
+            range: ByteRange::new(0, 4096),
+        })
+        .collect();
+    assert!(damage.len() > 1);
+    bed.ask(RepairOrder::Pause);
+    // The node reads the first chunk and hangs at the second one. A settlement of the first one's stripe in this time
+    // must not count on the chunk.
+    let (mut count, found) = (0, damage.clone());
+    bed.hook(move |node, request| {
+        let NodeRequest::Scrub(scrub) = request else {
+            return None;
+        };
+        count += 1;
+        if count > 1 {
+            return Some(ready(Err(gone(node))).boxed());
+        }
+        let again = found
+            .iter()
+            .filter(|found| scrub.chunks.contains(&found.chunk));
+        let scrubbed = Scrubbed {
+            chunk_count: scrub.chunks.len() as u64,
+            bytes: 0,
+            damage: again.cloned().collect(),
+        };
+        Some(ready(Ok(NodeReply::Scrubbed(scrubbed))).boxed())
+    });
+    bed.ask(ask::ReportDamage {
+        node,
+        damage: damage.clone(),
+    });
+    bed.pass(100);
+    let status = bed.status();
+    assert_eq!(status.lost_chunk_count, 1, "and the others are in doubt");
+    let doubtful = Event::DamageInDoubt(node, damage.len() as u64 - 1);
+    assert!(bed.take_events().contains(&doubtful));
+}
+
+#[test]
 fn damage_that_its_node_cannot_confirm_is_asked_for_until_it_can() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
@@ -299,6 +405,7 @@ fn damage_that_its_node_cannot_confirm_is_asked_for_until_it_can() {
     bed.report_once(node, damage.clone());
     bed.pass(20_000);
     assert_eq!(bed.stripe("f").stale, [], "the chunk may be intact");
+    assert!(bed.take_events().contains(&Event::DamageInDoubt(node, 1)));
     bed.fail(&[node]);
     bed.unhook();
     bed.take_log();

@@ -1,11 +1,11 @@
 //! Exclusive opens: one session at a time, and none before all earlier writes are over.
 
-use crate::coordinator::bed::{Bed, chunk_on, gone};
+use crate::coordinator::bed::{Bed, chunk_on, gone, no_updates_after};
 use futures::FutureExt;
-use futures::future::ready;
+use futures::future::{pending, ready};
 use gabion_layout::{Epoch, NodeId, StripeId};
 use gabion_meta::{Existing, FencingToken, NewAttributes, PutId, SessionId};
-use gabion_protocol::message::{CoordinatorReply, NodeReply, NodeRequest, NotOpened, ask};
+use gabion_protocol::message::{CoordinatorReply, NodeReply, NodeRequest, NotOpened, OpenPut, ask};
 use std::collections::BTreeSet;
 
 const FIRST: SessionId = SessionId(7);
@@ -127,7 +127,7 @@ fn no_session_begins_before_every_node_that_may_serve_knows_it() {
     let file = put_of(&mut bed, "f");
     let silent = stripe.nodes[1];
     bed.hook(move |node, request| {
-        let is_silent = node == silent && matches!(request, NodeRequest::RaiseToken { .. });
+        let is_silent = node == silent && matches!(request, NodeRequest::RaiseTokens { .. });
         is_silent.then(|| ready(Err(gone(node))).boxed())
     });
     let busy = open(&mut bed, file, FIRST, false);
@@ -149,7 +149,7 @@ fn token_of(file: PutId) -> ask::Token {
 fn vouch(bed: &mut Bed, terms: &[(NodeId, StripeId, u64)]) {
     let terms = terms.to_vec();
     bed.hook(move |node, request| {
-        let is_asked = matches!(request, NodeRequest::RaiseToken { .. });
+        let is_asked = matches!(request, NodeRequest::RaiseTokens { .. });
         let own = terms.iter().filter(|(of, ..)| *of == node);
         let raised = own.map(|&(_, stripe, epoch)| (stripe, Epoch(epoch)));
         is_asked.then(|| ready(Ok(NodeReply::Raised(raised.collect()))).boxed())
@@ -173,7 +173,7 @@ fn the_updates_of_a_primary_that_does_not_vouch_for_its_term_are_settled_first()
     let stripes = bed.put("f", 3);
     let file = put_of(&mut bed, "f");
     for stripe in &stripes[..2] {
-        let lease = bed.acquire(stripe.id, stripe.nodes[0]);
+        let lease = bed.acquire_for(stripe.id, stripe.nodes[0], Some(file));
         assert!(matches!(lease, CoordinatorReply::Lease(_)));
     }
     // Only the first stripe's primary still has its term, and the third stripe never had one.
@@ -190,9 +190,9 @@ fn a_node_vouches_for_no_term_but_the_present_one() {
     let stripe = bed.put("f", 1).remove(0);
     let file = put_of(&mut bed, "f");
     let (first, second) = (stripe.nodes[0], stripe.nodes[1]);
-    bed.acquire(stripe.id, first);
+    bed.acquire_for(stripe.id, first, Some(file));
     bed.fail(&[first]);
-    let lease = bed.acquire(stripe.id, second);
+    let lease = bed.acquire_for(stripe.id, second, Some(file));
     assert!(matches!(lease, CoordinatorReply::Lease(_)), "{lease:?}");
     // The first one returns, and does not know that its term is over.
     bed.rejoin(first, vec![chunk_on(&stripe, first)]);
@@ -206,7 +206,7 @@ fn a_settlement_that_fails_is_repeated_before_the_session_begins() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     let file = put_of(&mut bed, "f");
-    bed.acquire(stripe.id, stripe.nodes[0]);
+    bed.acquire_for(stripe.id, stripe.nodes[0], Some(file));
     let silent = stripe.nodes[2];
     bed.hook(move |node, request| {
         let is_silent = node == silent && matches!(request, NodeRequest::Collect { .. });
@@ -216,6 +216,73 @@ fn a_settlement_that_fails_is_repeated_before_the_session_begins() {
         let busy = open(&mut bed, file, FIRST, false);
         assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
     }
+    vouch(&mut bed, &[]);
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert_eq!(settled(&mut bed), [stripe.id].into());
+}
+
+/// A file of one stripe, whose primary does not vouch for its term, and one damaged chunk of it. The nodes take a while to
+/// say what they hold, and rebuild nothing.
+fn in_slow_repair(bed: &mut Bed) -> PutId {
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(bed, "f");
+    bed.acquire_for(stripe.id, stripe.nodes[0], Some(file));
+    let ports = bed.ports();
+    bed.hook(move |_, request| match request {
+        NodeRequest::Collect { .. } => Some(no_updates_after(&ports, 900)),
+        NodeRequest::RunPart(_) => Some(pending().boxed()),
+        _ => None,
+    });
+    bed.take_log();
+    bed.report_damage(chunk_on(&stripe, stripe.nodes[2]));
+    file
+}
+
+fn rebuilds(bed: &mut Bed) -> bool {
+    let log = bed.take_log();
+    let mut requests = log.iter().map(|asked| &asked.request);
+    requests.any(|request| matches!(request, NodeRequest::RunPart(_)))
+}
+
+#[test]
+fn an_open_does_not_wait_for_a_rebuild_that_has_settled_the_stripe() {
+    let mut bed = Bed::three_racks();
+    let file = in_slow_repair(&mut bed);
+    bed.pass(2_000);
+    assert!(rebuilds(&mut bed));
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert_eq!(settled(&mut bed), [].into());
+}
+
+#[test]
+fn an_open_waits_until_a_repair_has_settled_the_stripe() {
+    let mut bed = Bed::three_racks();
+    let file = in_slow_repair(&mut bed);
+    bed.pass(100);
+    assert!(!rebuilds(&mut bed), "the stripe is not settled yet");
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    assert!(rebuilds(&mut bed));
+}
+
+#[test]
+fn a_repair_that_does_not_settle_the_stripe_leaves_that_to_the_open() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let file = put_of(&mut bed, "f");
+    bed.acquire_for(stripe.id, stripe.nodes[0], Some(file));
+    let silent = stripe.nodes[3];
+    bed.hook(move |node, request| {
+        let is_silent = node == silent && matches!(request, NodeRequest::Collect { .. });
+        is_silent.then(|| ready(Err(gone(node))).boxed())
+    });
+    bed.take_log();
+    bed.report_damage(chunk_on(&stripe, stripe.nodes[2]));
+    bed.pass(100);
+    assert_eq!(
+        settled(&mut bed),
+        [stripe.id].into(),
+        "the repair has tried it"
+    );
     vouch(&mut bed, &[]);
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
     assert_eq!(settled(&mut bed), [stripe.id].into());
@@ -239,11 +306,8 @@ fn a_late_copy_of_an_open_displaces_nothing() {
     );
 }
 
-#[test]
-fn a_put_that_began_before_a_session_does_not_replace_its_file() {
-    let mut bed = Bed::three_racks();
-    bed.put("f", 1);
-    let file = put_of(&mut bed, "f");
+/// Begins a put of one stripe that replaces the file `f`.
+fn begin_over(bed: &mut Bed) -> OpenPut {
     let begun = bed.ask(ask::BeginPut {
         at: "f".into(),
         existing: Existing::IsReplaced,
@@ -251,12 +315,75 @@ fn a_put_that_began_before_a_session_does_not_replace_its_file() {
         size_bytes: 4 << 20,
         attributes: NewAttributes::FILE,
         whole: None,
+        opener: None,
     });
-    let CoordinatorReply::Put(begun) = begun else {
-        panic!("{begun:?}")
-    };
+    match begun {
+        CoordinatorReply::Put(places) => places.put,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_put_replaces_a_file_whose_session_is_abandoned() {
+    for restarts in [false, true] {
+        let mut bed = Bed::three_racks();
+        let stripe = bed.put("f", 1).remove(0);
+        let file = put_of(&mut bed, "f");
+        let put = begin_over(&mut bed);
+        assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+        if restarts {
+            bed.restart();
+        }
+        bed.pass(11_000);
+        // A node may still run a write of the session.
+        let silent = stripe.nodes[1];
+        bed.hook(move |node, request| {
+            let is_silent = node == silent && matches!(request, NodeRequest::RaiseTokens { .. });
+            is_silent.then(|| ready(Err(gone(node))).boxed())
+        });
+        let busy = bed.ask(ask::CommitPut(put));
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+        assert_eq!(put_of(&mut bed, "f"), file);
+        bed.unhook();
+        assert_eq!(bed.ask(ask::CommitPut(put)), CoordinatorReply::Done);
+        assert_eq!(put_of(&mut bed, "f"), put.id);
+        assert_eq!(bed.ask(ask::CommitPut(put)), CoordinatorReply::Done);
+    }
+}
+
+#[test]
+fn signs_of_life_keep_a_session_while_the_coordinator_waits_for_most_nodes() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let file = put_of(&mut bed, "f");
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
-    let committed = bed.ask(ask::CommitPut(begun.put));
+    for node in (0..5).map(NodeId) {
+        bed.stop(node);
+    }
+    bed.restart();
+    for _ in 0..8 {
+        bed.pass(1_000);
+        let busy = renew(&mut bed, file, FIRST);
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    }
+    bed.rejoin_obsolete(NodeId(0), vec![]);
+    let other = open(&mut bed, file, SECOND, false);
+    assert!(
+        matches!(other, CoordinatorReply::NotOpened(NotOpened::InUse { .. })),
+        "{other:?}"
+    );
+    let renewed = renew(&mut bed, file, FIRST);
+    assert_eq!(renewed, CoordinatorReply::Renewed(true));
+}
+
+#[test]
+fn a_put_that_began_before_a_session_does_not_replace_its_file() {
+    let mut bed = Bed::three_racks();
+    bed.put("f", 1);
+    let file = put_of(&mut bed, "f");
+    let put = begin_over(&mut bed);
+    assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
+    let committed = bed.ask(ask::CommitPut(put));
     assert!(
         matches!(&committed, CoordinatorReply::Refused(why) if why.sentence.contains("open exclusively")),
         "{committed:?}"
@@ -283,7 +410,7 @@ fn a_removal_that_cannot_end_an_abandoned_session_leaves_none_behind() {
     let file = put_of(&mut bed, "f");
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
     bed.pass(10_000);
-    bed.acquire(stripe.id, stripe.nodes[0]);
+    bed.acquire_for(stripe.id, stripe.nodes[0], Some(file));
     let silent = stripe.nodes[2];
     bed.hook(move |node, request| {
         let is_silent = node == silent && matches!(request, NodeRequest::Collect { .. });
@@ -324,7 +451,7 @@ fn a_session_that_ends_before_it_begins_does_not_open_the_file_to_all_while_a_no
     assert_eq!(open(&mut bed, file, FIRST, false), opened(1));
     let silent = stripe.nodes[1];
     bed.hook(move |node, request| {
-        let is_silent = node == silent && matches!(request, NodeRequest::RaiseToken { .. });
+        let is_silent = node == silent && matches!(request, NodeRequest::RaiseTokens { .. });
         is_silent.then(|| ready(Err(gone(node))).boxed())
     });
     let busy = open(&mut bed, file, SECOND, true);

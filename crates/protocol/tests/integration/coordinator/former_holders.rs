@@ -4,6 +4,7 @@ use crate::coordinator::bed::{Asked, Bed, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ByteRange, Generation, NodeId, StripeRecord};
+use gabion_meta::KeyValue;
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Damage, NodeReply, NodeRequest, Refusal, StripeLease, ask,
 };
@@ -90,6 +91,25 @@ fn a_former_holder_that_is_silent_is_waited_for_until_it_is_declared_failed() {
         [chunk_on(&before, full)],
         "it removes the chunk before it serves"
     );
+}
+
+#[test]
+fn notes_about_chunks_that_a_failed_node_has_lost_go_after_it_has_joined() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.nodes[3];
+    bed.fail(&[lost]);
+    bed.ask(ask::RepairNow { scheme: None });
+    bed.pass(100);
+    assert_ne!(bed.stripe("f").nodes[3], lost, "the chunk is elsewhere");
+    // The rows of absent holders.
+    let store = bed.store();
+    let note_count = || store.read(|txn| Ok(txn.scan(&[39], &[40], 9)?.len()));
+    assert_eq!(note_count(), Ok(1));
+    let chunk = chunk_on(&before, lost);
+    assert_eq!(bed.rejoin_obsolete(lost, vec![chunk]), [chunk]);
+    bed.pass(100);
+    assert_eq!(note_count(), Ok(0));
 }
 
 #[test]

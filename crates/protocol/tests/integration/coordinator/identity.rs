@@ -13,7 +13,7 @@ use gabion_protocol::message::{
 use std::sync::Arc;
 
 #[track_caller]
-fn assert_refused(reply: &CoordinatorReply, words: &str) {
+pub(super) fn assert_refused(reply: &CoordinatorReply, words: &str) {
     assert!(
         matches!(reply, CoordinatorReply::Refused(why) if why.sentence.contains(words)),
         "{reply:?}"
@@ -21,7 +21,7 @@ fn assert_refused(reply: &CoordinatorReply, words: &str) {
 }
 
 #[track_caller]
-fn assert_busy(reply: &CoordinatorReply, words: &str) {
+pub(super) fn assert_busy(reply: &CoordinatorReply, words: &str) {
     assert!(
         matches!(reply, CoordinatorReply::Busy(why) if why.sentence.contains(words)),
         "{reply:?}"
@@ -660,7 +660,7 @@ fn lose_directory(bed: &mut Bed, node: NodeId) {
 }
 
 #[test]
-fn what_a_put_has_written_to_a_directory_that_is_gone_does_not_count() {
+fn chunks_of_a_put_in_a_lost_directory_do_not_count() {
     let mut bed = Bed::three_racks();
     bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
     let (put, stripes) = bed.begin_put("f", 1 << 20);
@@ -684,4 +684,39 @@ fn what_a_put_has_written_to_a_directory_that_is_gone_does_not_count() {
         lose_directory(&mut bed, node);
     }
     assert_refused(&bed.ask(CoordinatorRequest::CommitPut(put)), "are lost");
+}
+
+/// Stripes that are stored are in the map of the put, and not pending any more.
+#[test]
+fn a_put_is_not_committed_when_a_stripe_that_was_stored_is_lost() {
+    for (lost_count, restarts) in [(2, false), (2, true), (3, false), (3, true)] {
+        let mut bed = Bed::three_racks();
+        bed.ask(CoordinatorRequest::OrderRepair(RepairOrder::Pause));
+        let size_bytes = 4 << 20;
+        let (put, stripes) = bed.begin_put("f", size_bytes);
+        let stored = bed.ask(ask::ExtendPut {
+            put,
+            step: 0,
+            stored_count: 1,
+            kept_count: 1,
+            size_bytes,
+        });
+        assert!(matches!(stored, CoordinatorReply::Put(_)), "{stored:?}");
+        for &node in &stripes[0].nodes[..lost_count] {
+            lose_directory(&mut bed, node);
+        }
+        if restarts {
+            bed.restart();
+        }
+        let committed = bed.ask(CoordinatorRequest::CommitPut(put));
+        let again = bed.ask(CoordinatorRequest::CommitPut(put));
+        if lost_count == 2 {
+            assert_eq!(committed, CoordinatorReply::Done);
+            assert_eq!(again, CoordinatorReply::Done);
+            assert_eq!(bed.stripe("f").stale.len(), 2);
+        } else {
+            assert_refused(&committed, "3 chunks of");
+            assert_refused(&again, "3 chunks of");
+        }
+    }
 }

@@ -324,7 +324,7 @@ fn a_failed_node_is_not_given_up_while_it_waits_for_the_operator() {
 }
 
 #[test]
-fn more_than_a_little_of_what_nobody_knows_waits_for_the_operator() {
+fn many_unknown_chunks_wait_for_the_operator() {
     let mut bed = Bed::three_racks();
     let node = NodeId(3);
     let ids: Vec<StripeId> = bed.put("f", 17).iter().map(|stripe| stripe.id).collect();

@@ -188,7 +188,7 @@ fn a_node_that_is_told_of_a_term_while_it_joins_is_left_out_by_the_next_one() {
 }
 
 #[test]
-fn nobody_leaves_out_a_node_that_has_returned() {
+fn no_settlement_leaves_out_a_node_that_has_returned() {
     let mut bed = Bed::three_racks();
     let stripe = bed.put("f", 1).remove(0);
     assert_eq!(epoch(&bed.acquire(stripe.id, stripe.nodes[0])), 1);

@@ -341,6 +341,7 @@ fn names_in_a_directory_are_found_whatever_its_path_is_by_now() {
         size_bytes: 0,
         attributes: NewAttributes::FILE,
         whole: None,
+        opener: None,
     });
     assert_eq!(cause(begun), Cause::NotFound, "the directory is gone");
     let read = bed.ask(ask::ReadDirectory {

@@ -7,12 +7,12 @@ use futures::FutureExt;
 use futures::future::ready;
 use gabion_layout::{NodeId, StripeId};
 use gabion_meta::{
-    FencingToken, LockChange, LockKind, LockMode, LockOwner, LockRange, LockSessionId, Locking,
+    ClientSessionId, FencingToken, LockChange, LockKind, LockMode, LockOwner, LockRange, Locking,
     MetaError, PutId, SessionId,
 };
 use gabion_protocol::message::{
-    Cause, CoordinatorReply, LOCK_SESSION_MS, LONG_CALL_MS, LockAttempt, NodeHealth, NodeRequest,
-    NotOpened, ask,
+    CLIENT_SESSION_MS, Cause, CoordinatorReply, LONG_CALL_MS, LockAttempt, NodeHealth, NodeRequest,
+    NotOpened, SessionState, ask,
 };
 
 fn file(bed: &mut Bed) -> PutId {
@@ -24,15 +24,18 @@ fn file(bed: &mut Bed) -> PutId {
     }
 }
 
-fn session(bed: &mut Bed) -> LockSessionId {
-    match bed.ask(ask::OpenLocks) {
-        CoordinatorReply::LockSession(session) => session,
+fn session(bed: &mut Bed) -> ClientSessionId {
+    match bed.ask(ask::OpenSession) {
+        CoordinatorReply::ClientSession(session) => session,
         other => panic!("{other:?}"),
     }
 }
 
-fn renew(bed: &mut Bed, session: LockSessionId) -> CoordinatorReply {
-    bed.ask(ask::RenewLocks(session))
+fn renew(bed: &mut Bed, session: ClientSessionId) -> SessionState {
+    match bed.ask(ask::RenewSession(session)) {
+        CoordinatorReply::SessionState(state) => state,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn change(number: u64, mode: Option<LockMode>) -> LockChange {
@@ -46,7 +49,7 @@ fn change(number: u64, mode: Option<LockMode>) -> LockChange {
 }
 
 fn request(
-    session: LockSessionId,
+    session: ClientSessionId,
     file: PutId,
     number: u64,
     mode: Option<LockMode>,
@@ -79,7 +82,7 @@ fn a_lock_outlives_the_coordinator_and_ends_with_its_session() {
     assert_eq!(bed.ask(request(first, file, 1, EXCLUSIVE)), DONE);
     assert!(is_held(&bed.ask(request(second, file, 1, SHARED))));
     bed.pass(8_000);
-    assert_eq!(renew(&mut bed, second), CoordinatorReply::Renewed(true));
+    assert_eq!(renew(&mut bed, second), SessionState::GoesOn);
     bed.restart();
     for node in 0..9 {
         bed.rejoin(NodeId(node), Vec::new());
@@ -87,14 +90,14 @@ fn a_lock_outlives_the_coordinator_and_ends_with_its_session() {
     // Both have the full time from the start on.
     bed.pass(8_000);
     assert!(is_held(&bed.ask(request(second, file, 2, SHARED))));
-    assert_eq!(renew(&mut bed, second), CoordinatorReply::Renewed(true));
-    bed.pass(LOCK_SESSION_MS - 8_000 + 1_000);
-    assert_eq!(renew(&mut bed, first), CoordinatorReply::Renewed(false));
+    assert_eq!(renew(&mut bed, second), SessionState::Unreported);
+    bed.pass(CLIENT_SESSION_MS - 8_000 + 1_000);
+    assert_eq!(renew(&mut bed, first), SessionState::Over);
     assert_eq!(bed.ask(request(first, file, 2, EXCLUSIVE)), OVER);
     assert_eq!(bed.ask(request(second, file, 3, EXCLUSIVE)), DONE);
     let third = session(&mut bed);
     assert!(third > second, "a number is used once");
-    assert_eq!(bed.ask(ask::CloseLocks(second)), CoordinatorReply::Done);
+    assert_eq!(bed.ask(ask::CloseSession(second)), CoordinatorReply::Done);
     assert_eq!(bed.ask(request(third, file, 1, EXCLUSIVE)), DONE);
     assert_eq!(bed.ask(request(second, file, 4, EXCLUSIVE)), OVER);
 }
@@ -118,13 +121,13 @@ fn an_outage_of_the_metadata_ends_no_session_of_a_client_that_lives() {
     bed.store().depose(Some(MetaError::Away {
         reason: "test".to_owned(),
     }));
-    for _ in 0..2 * LOCK_SESSION_MS / 1_000 {
+    for _ in 0..2 * CLIENT_SESSION_MS / 1_000 {
         bed.pass_in_silence(1_000);
         for node in 0..9 {
             let incarnation = bed.incarnation(NodeId(node));
             bed.ask(beat(NodeId(node), incarnation, NodeHealth::default()));
         }
-        let busy = renew(&mut bed, session);
+        let busy = bed.ask(ask::RenewSession(session));
         assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
         let busy = bed.ask(ask::RenewExclusive {
             file,
@@ -133,12 +136,37 @@ fn an_outage_of_the_metadata_ends_no_session_of_a_client_that_lives() {
         assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
     }
     bed.store().depose(None);
-    assert_eq!(renew(&mut bed, session), CoordinatorReply::Renewed(true));
+    assert_eq!(renew(&mut bed, session), SessionState::GoesOn);
     let other = bed.ask(open(SessionId(6), 1));
     assert!(
         matches!(other, CoordinatorReply::NotOpened(NotOpened::InUse { .. })),
         "{other:?}"
     );
+}
+
+#[test]
+fn no_session_ends_before_its_client_could_renew_it_after_most_nodes_were_heard() {
+    let mut bed = Bed::three_racks();
+    let file = file(&mut bed);
+    let (lively, silent) = (session(&mut bed), session(&mut bed));
+    assert_eq!(bed.ask(request(lively, file, 1, EXCLUSIVE)), DONE);
+    for node in (0..5).map(NodeId) {
+        bed.stop(node);
+    }
+    bed.restart();
+    for _ in 0..CLIENT_SESSION_MS / 1_000 {
+        bed.pass(1_000);
+        let busy = bed.ask(ask::RenewSession(lively));
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    }
+    bed.rejoin_obsolete(NodeId(0), vec![]);
+    bed.pass(2_000);
+    assert_eq!(renew(&mut bed, lively), SessionState::Unreported);
+    bed.pass(CLIENT_SESSION_MS - 1_000);
+    assert_eq!(renew(&mut bed, lively), SessionState::Unreported);
+    assert_eq!(renew(&mut bed, silent), SessionState::Over);
+    let other = session(&mut bed);
+    assert!(is_held(&bed.ask(request(other, file, 1, SHARED))));
 }
 
 #[test]
@@ -150,12 +178,12 @@ fn a_silent_session_keeps_its_locks_until_its_writes_are_fenced_out() {
     assert_eq!(bed.ask(request(first, file, 1, EXCLUSIVE)), DONE);
     let silent = stripe.nodes[1];
     bed.hook(move |node, request| {
-        let is_silent = node == silent && matches!(request, NodeRequest::RaiseToken { .. });
+        let is_silent = node == silent && matches!(request, NodeRequest::RaiseTokens { .. });
         is_silent.then(|| ready(Err(gone(node))).boxed())
     });
     for number in 1..10 {
-        bed.pass(LOCK_SESSION_MS / 5);
-        assert_eq!(renew(&mut bed, second), CoordinatorReply::Renewed(true));
+        bed.pass(CLIENT_SESSION_MS / 5);
+        assert_eq!(renew(&mut bed, second), SessionState::GoesOn);
         let reply = bed.ask(request(second, file, number, EXCLUSIVE));
         assert!(
             is_held(&reply),
@@ -201,11 +229,11 @@ fn a_request_that_waits_is_answered_when_the_lock_is_free() {
     let reply = later.take().expect("the time of the call is over");
     assert!(is_held(&reply), "{reply:?}");
     // A client that dies frees its waiters' lock without a word.
-    bed.pass(LOCK_SESSION_MS / 2);
+    bed.pass(CLIENT_SESSION_MS / 2);
     for session in [first, second] {
-        assert_eq!(renew(&mut bed, session), CoordinatorReply::Renewed(true));
+        assert_eq!(renew(&mut bed, session), SessionState::GoesOn);
     }
-    bed.pass(LOCK_SESSION_MS / 2 + 1_000);
+    bed.pass(CLIENT_SESSION_MS / 2 + 1_000);
     assert_eq!(bed.ask(request(second, file, 2, EXCLUSIVE)), DONE);
 }
 

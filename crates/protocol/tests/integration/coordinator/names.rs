@@ -201,6 +201,7 @@ fn attributes_that_no_inode_can_have_are_refused() {
                 size_bytes: 1,
                 attributes: wrong,
                 whole: None,
+                opener: None,
             }),
         ];
         assert_eq!(refused.map(cause), [Cause::Invalid; 3], "{wrong:?}");

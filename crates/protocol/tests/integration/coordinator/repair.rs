@@ -606,6 +606,25 @@ fn damage_is_not_forgotten_when_its_node_cannot_read_it_again_at_once() {
 }
 
 #[test]
+fn a_scrub_asks_a_node_again_whose_connection_is_lost() {
+    let mut bed = Bed::three_racks();
+    let stripe = bed.put("f", 1).remove(0);
+    let lost = stripe.nodes[1];
+    let mut losses = 2;
+    bed.hook(move |node, request| {
+        let is_lost = node == lost && matches!(request, NodeRequest::Scrub(_)) && losses > 0;
+        is_lost.then(|| {
+            losses -= 1;
+            ready(Err(gone(node))).boxed()
+        })
+    });
+    let CoordinatorReply::Scrubbed(scrub) = bed.ask(CoordinatorRequest::ScrubAll) else {
+        panic!("a scrub does not fail")
+    };
+    assert_eq!(scrub.unreachable, []);
+}
+
+#[test]
 fn a_scrub_finds_damage_and_has_it_repaired() {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);

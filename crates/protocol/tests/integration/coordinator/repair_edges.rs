@@ -4,6 +4,7 @@ use crate::coordinator::bed::{Asked, Bed, chunk_on, gone, words};
 use futures::FutureExt;
 use futures::future::{pending, ready};
 use gabion_layout::{ChunkId, ChunkIndex, Epoch, Generation, NodeId, Sequence, StripeId};
+use gabion_protocol::event::Event;
 use gabion_protocol::message::{
     Effect, Holding, NodeReply, NodeRequest, PendingRecord, ReadCut, Refusal, RunPart, ask,
 };
@@ -228,6 +229,36 @@ fn a_full_disk_sends_the_chunk_elsewhere_and_the_old_one_is_removed() {
         request: ask::Discard { chunk, epoch }.into(),
     };
     assert!(log.contains(&removal), "{log:?}");
+}
+
+#[test]
+fn a_repair_whose_only_places_have_full_disks_says_so() {
+    let mut bed = Bed::three_racks();
+    let before = bed.put("f", 1).remove(0);
+    let lost = before.nodes[2];
+    bed.hook(|_, request| {
+        let NodeRequest::RunPart(part) = request else {
+            return None;
+        };
+        let mut steps = part.part.steps.iter();
+        let writes = steps.any(|step| matches!(step.step, gabion_plan::Step::Write { .. }));
+        writes.then(|| ready(Ok(NodeReply::Refused(Refusal::NoSpace))).boxed())
+    });
+    bed.fail(&[lost]);
+    bed.take_events();
+    bed.ask(REPAIR_NOW);
+    bed.pass(100);
+    let rack = (0..3).map(|at| NodeId(lost.0 / 3 * 3 + at));
+    let mut free = rack.filter(|node| !before.nodes.contains(node));
+    let full = free.next().expect("a rack has two chunks");
+    let expected = format!("the disk is full of {full}; delete files or add nodes");
+    let error = bed.status().repair.last_error.unwrap();
+    assert!(error.contains(&expected), "{error}");
+    let events = bed.take_events();
+    let is_told = events
+        .iter()
+        .any(|event| matches!(event, Event::RepairFailed(_, why) if why.contains(&expected)));
+    assert!(is_told, "{events:?}");
 }
 
 #[test]

@@ -269,7 +269,7 @@ fn a_silent_writer_does_not_block_others_for_long() {
     let mut bed = Bed::three_racks();
     let old = bed.put("f", 2);
     let (put, ..) = begin(&mut bed, &old);
-    let patience_ms = bed.options.put_timeout_ms / 6;
+    let patience_ms = bed.options.replacement_timeout_ms;
     for _ in 0..4 {
         bed.pass(patience_ms / 2);
         let touched = bed.ask(CoordinatorRequest::TouchPut(put));
@@ -533,6 +533,7 @@ fn a_put_of_unknown_size_gets_places_step_by_step() {
         let reply = bed.ask(ask::ExtendPut {
             put,
             step,
+            stored_count: 0,
             kept_count,
             size_bytes,
         });

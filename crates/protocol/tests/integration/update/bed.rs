@@ -7,7 +7,7 @@ use futures::future::{Either, poll_fn, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use gabion_layout::{
-    ByteRange, ChunkId, ChunkIndex, ChunkRange, Generation, Keeping, NodeId, PoolId, RackId,
+    ByteRange, ChunkId, ChunkIndex, ChunkRange, Epoch, Generation, Keeping, NodeId, PoolId, RackId,
     Sequence, Start, StripeId, StripeRecord, UpdateScheme,
 };
 use gabion_meta::{FencingToken, PutId};
@@ -15,13 +15,18 @@ use gabion_protocol::limits::Limits;
 use gabion_protocol::message::{Decided, EndCause, NodeReply, NodeRequest, Refusal, RunId, ask};
 use gabion_protocol::node::{Node, NodeOptions};
 use gabion_protocol::ports::{Address, Asker, Ports};
-use gabion_store::{ChunkSpec, Cut, DiskCounts, Options, SimDisk, Store};
+use gabion_store::{
+    ChunkSpec, Cut, DiskCounts, Options, Piece, Record, RecordKind, SimDisk, Store, UpdateStamp,
+    chunk_path,
+};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 pub(crate) const STRIPE: StripeId = StripeId(1);
 pub(crate) const FILE: PutId = PutId(6);
+/// The code of the system for an error of a device.
+const INPUT_OUTPUT_ERROR: i32 = 5;
 
 /// Four nodes with the chunks of one stripe of zeros under `rs(2,2)`.
 pub(crate) struct Bed {
@@ -70,6 +75,14 @@ const fn spec(base: u64) -> ChunkSpec {
         chunk_bytes: CHUNK_BYTES,
         base: Sequence(base),
         keeping: Keeping::InPlace,
+    }
+}
+
+/// The chunk of a node.
+fn chunk_of(node: u32) -> ChunkId {
+    ChunkId {
+        stripe: STRIPE,
+        index: ChunkIndex(node as u8),
     }
 }
 
@@ -294,7 +307,7 @@ impl Bed {
     pub(crate) fn raise_waits_for_stuck_update(
         &self,
         bytes: &'static [u8],
-        raise: ask::RaiseToken,
+        raise: ask::RaiseTokens,
     ) -> bool {
         self.stage(1, 7, 1, bytes);
         self.world().stuck.push(NodeId(1));
@@ -343,7 +356,7 @@ impl Bed {
     }
 
     /// The terms and numbers of a node's records that are not settled.
-    pub(crate) fn undecided(&self, node: u32) -> Vec<(gabion_layout::Epoch, Sequence)> {
+    pub(crate) fn undecided(&self, node: u32) -> Vec<(Epoch, Sequence)> {
         let held = self.stores[node as usize].held(STRIPE);
         let held = held.expect("it has a chunk").records.into_iter();
         held.map(|record| (record.stamp.epoch, record.stamp.sequence))
@@ -455,6 +468,64 @@ impl Bed {
     /// Whether the coordinator knows the stripe to be in an append phase.
     pub(crate) fn appends(&self) -> bool {
         self.world().appends
+    }
+
+    /// The file of a node's chunk cannot be opened any more, and the node notices that.
+    pub(crate) fn lose_chunk(&self, node: u32) {
+        let id = chunk_of(node);
+        self.disks[node as usize].break_path(&chunk_path(id), INPUT_OUTPUT_ERROR);
+        let (mut bytes, cut) = (Vec::new(), Cut::Newest(Sequence(0)));
+        let store = &self.stores[node as usize];
+        let read = store.read(id, ByteRange::new(0, 1), cut, &mut bytes);
+        read.expect_err("it is lost");
+    }
+
+    /// Gives a node its chunk anew, with two undecided updates in its reserve, of which the first cannot be read any more.
+    pub(crate) fn spoil_reserve(&self, node: u32) {
+        let id = chunk_of(node);
+        let store = &self.stores[node as usize];
+        let keeping = Keeping::Reserve { bytes: 8192 };
+        let reserving = ChunkSpec { keeping, ..spec(0) };
+        let mut writer = store.create(id, reserving).expect("there is room");
+        let zeros = vec![0; CHUNK_BYTES as usize];
+        writer.write_at(0, &zeros).expect("it fits");
+        writer.finish().expect("it is whole");
+        let deltas: [&[u8]; 2] = [b"the first update", b"the second one"];
+        for (sequence, &bytes) in (1..).map(Sequence).zip(&deltas) {
+            let epoch = Epoch(1);
+            let lsn = store.append(&Record {
+                chunk: id,
+                generation: Generation(1),
+                stamp: UpdateStamp { epoch, sequence },
+                runs: vec![RunId(sequence.0)],
+                participants: vec![id.index],
+                kind: RecordKind::ParityDelta,
+                pieces: vec![Piece {
+                    data: ChunkIndex(0),
+                    offset: 0,
+                    bytes,
+                }],
+            });
+            store
+                .sync(lsn.expect("there is room"))
+                .expect("the disk works");
+        }
+        let (disk, path) = (&self.disks[node as usize], chunk_path(id));
+        let file = disk.contents(&path).expect("it is there");
+        let at = file
+            .windows(deltas[0].len())
+            .position(|some| some == deltas[0]);
+        disk.flip_bit(&path, at.expect("it is in the reserve") as u64 * 8);
+    }
+
+    /// Joining nodes are told this of their updates from now on.
+    pub(crate) fn decide(&self, decided: Vec<Decided>) {
+        self.world().decided = decided;
+    }
+
+    /// The chunks that joining nodes have reported since the last call, page by page.
+    pub(crate) fn take_reports(&self) -> Vec<Vec<ChunkIndex>> {
+        std::mem::take(&mut self.world().reports)
     }
 
     /// Node 0 is started again: it knows who is gone, gets a new term, and remembers nothing.

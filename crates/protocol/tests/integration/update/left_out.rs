@@ -225,6 +225,43 @@ fn a_joining_node_does_not_execute_a_decision_that_a_later_one_has_overtaken() {
     assert_eq!(bed.undecided(0), records, "its bytes may be acknowledged");
 }
 
+/// The coordinator counts the chunks that a node has reported.
+#[test]
+fn a_node_that_a_decision_costs_a_chunk_joins_again_without_it() {
+    let bed = Bed::new(&[]);
+    bed.spoil_reserve(3);
+    bed.decide(vec![Decided {
+        stripe: STRIPE,
+        epoch: Epoch(2),
+        generation: Generation(1),
+        stands: vec![(Epoch(1), Sequence(1))],
+    }]);
+    bed.take_reports();
+    bed.join_again(3);
+    assert_eq!(bed.take_reports(), [vec![ChunkIndex(3)], vec![]]);
+    assert!(serves(&bed, 3));
+}
+
+/// Records that it has lost with the chunk would seem not to have been made.
+#[test]
+fn a_node_that_has_lost_its_chunk_tells_nothing_of_its_records() {
+    let bed = Bed::new(&[]);
+    bed.lose_chunk(3);
+    let collect = ask::Collect {
+        stripe: STRIPE,
+        epoch: Epoch(1),
+        generation: Generation(1),
+    };
+    let attest = ask::Attest { stripe: STRIPE };
+    for request in [NodeRequest::from(collect), attest.into()] {
+        let told = bed.ask(3, request);
+        assert!(
+            matches!(&told, NodeReply::Refused(Refusal::Damaged(damage)) if damage.chunk.index == ChunkIndex(3)),
+            "{told:?}"
+        );
+    }
+}
+
 #[test]
 fn a_mark_says_nothing_of_records_of_another_term() {
     let bed = with_torn_update();

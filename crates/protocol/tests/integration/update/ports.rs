@@ -78,6 +78,8 @@ pub(crate) struct World {
     /// The decisions that a joining node is told.
     pub(crate) decided: Vec<Decided>,
     pub(crate) obsolete: Vec<ChunkId>,
+    /// The chunks that joining nodes have reported, page by page.
+    pub(crate) reports: Vec<Vec<ChunkIndex>>,
     /// The decisions about the stripe that are made one after another while a node ends its join.
     pub(crate) decided_late: VecDeque<Decided>,
     /// The file's fencing token.
@@ -182,6 +184,8 @@ impl BedPorts {
         let Scope::Range { upto, .. } = page.scope else {
             panic!("nothing changes here: {page:?}")
         };
+        let reported = page.chunks.iter().map(|held| held.chunk.index);
+        self.world().reports.push(reported.collect());
         let mut answer = PageAnswer {
             upto,
             obsolete: self.obsolete(),

@@ -142,7 +142,7 @@ fn a_node_that_has_returned_does_not_deny_what_stood_without_it() {
 }
 
 #[test]
-fn what_too_few_nodes_remember_is_not_denied() {
+fn a_run_that_too_few_nodes_would_remember_is_not_denied() {
     let bed = Bed::new(&[]);
     let after = stage(&bed, 7, OLD);
     assert_eq!(bed.update(7, 1, OLD.len(), &[]), committed(1));

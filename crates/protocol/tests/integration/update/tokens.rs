@@ -13,10 +13,9 @@ fn superseded() -> NodeReply {
     NodeReply::NotBegun(Refusal::Superseded { current: NEW })
 }
 
-fn raise() -> ask::RaiseToken {
-    ask::RaiseToken {
-        file: FILE,
-        token: NEW,
+fn raise() -> ask::RaiseTokens {
+    ask::RaiseTokens {
+        tokens: [(FILE, NEW)].into(),
     }
 }
 

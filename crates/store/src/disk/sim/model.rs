@@ -30,6 +30,7 @@ pub struct DiskCounts {
 pub(super) struct FailsNext {
     pub(super) sync: bool,
     pub(super) read: bool,
+    pub(super) open: bool,
 }
 
 /// Everything under the disk's lock.
@@ -261,8 +262,7 @@ impl State {
     /// Cancels all injected faults.
     pub(super) fn forget_faults(&mut self) {
         self.fail_at = None;
-        self.fails_next.sync = false;
-        self.fails_next.read = false;
+        self.fails_next = FailsNext::default();
     }
 
     /// Like [`State::check`], for an operation that takes a descriptor.

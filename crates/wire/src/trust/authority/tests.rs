@@ -51,9 +51,12 @@ fn a_certificate_replaces_only_one_of_the_same_process() {
     let node = |id| Name::of_node(CLUSTER, id);
     issue("operator", operator).unwrap();
     issue("operator", operator).unwrap();
-    issue("node", node(Some(NodeId(3)))).unwrap();
     issue("node", node(None)).unwrap();
     issue("node", node(Some(NodeId(3)))).unwrap();
+    issue("node", node(Some(NodeId(3)))).unwrap();
+    // Without its number the node could not start on its data.
+    let issued = issue("node", node(None));
+    assert!(matches!(issued, Err(TrustError::Identified { .. })));
     let count = authority.register().unwrap().entries.len();
     let other_cluster = Name::of(gabion_layout::ClusterId(77), Role::Operator);
     for (place, name) in [

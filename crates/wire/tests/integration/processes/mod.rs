@@ -6,9 +6,10 @@ use gabion_layout::{NodeId, RackId, Sequence, StripeId};
 use gabion_protocol::message::{
     CoordinatorReply, CoordinatorRequest, Flow, Liveness, NodeReply, NodeRequest, NodeStatus, ask,
 };
-use gabion_wire::frame::{HEADER_BYTES, Kind};
+use gabion_wire::frame::HEADER_BYTES;
 use gabion_wire::{
-    Connection, Endpoint, Frame, Handler, Hello, Options, Responder, TrafficMeter, WireError,
+    Connection, Endpoint, Frame, Handler, Hello, Options, Responder, TrafficMeter, Versions,
+    WireError,
 };
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -231,7 +232,7 @@ pub(crate) async fn raw_connection(process: &Process) -> (TcpStream, Arc<Connect
     let address = listener.local_addr().unwrap().to_string();
     let accept = async {
         let (mut raw, _) = listener.accept().await.unwrap();
-        let hello = Frame::message(Kind::Hello, 0, &Hello::client(), 64).unwrap();
+        let hello = Hello::client().frame(Versions::CURRENT).unwrap();
         raw.write_all(&[&hello.header.encode()[..], &hello.body].concat())
             .await
             .unwrap();
@@ -244,14 +245,8 @@ pub(crate) async fn raw_connection(process: &Process) -> (TcpStream, Arc<Connect
     (raw, connection.unwrap())
 }
 
-/// A hello's header as version `version` writes it.
-pub(crate) fn hello_of_version(version: u8) -> Vec<u8> {
-    let mut bytes = Frame::new(Kind::Hello, bytes::Bytes::new())
-        .unwrap()
-        .header
-        .encode();
-    bytes[4] = version;
-    let checksum = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
-    bytes[HEADER_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
-    bytes.to_vec()
+/// The bytes of a frame that its sender encodes in this version.
+pub(crate) fn bytes_in_version(version: u16, mut frame: Frame) -> Vec<u8> {
+    frame.header.version = version;
+    [&frame.header.encode()[..], &frame.body].concat()
 }

@@ -10,7 +10,7 @@ use crate::output::{Format, Shown, bytes, wrapped};
 use gabion_client::ClientOptions;
 use gabion_lab::{LabError, RequestKind};
 use gabion_layout::ByteRange;
-use gabion_testbed::replay::{self, Access, Replay, Touched};
+use gabion_testbed::replay::{self, Access, Replay, Written};
 use report::Report;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -27,20 +27,21 @@ pub(super) async fn run(
     }
     // Reading the trace once before also checks it to its end.
     let (mut count, mut span_bytes) = (0, 0);
-    let mut touched = Touched::default();
+    let mut written = Written::default();
     for request in requests(&options)? {
         let request = request.map_err(trace::failure)?;
         count += 1;
         span_bytes = request.end_bytes().max(span_bytes);
         let request = options.size.map_or(request, |size| request.folded(size));
-        touched.add(ByteRange::new(request.offset_bytes, request.length_bytes));
+        let request = timed(request);
+        written.add(request.access, request.range);
     }
     let client = connect_with(place, client_options(&options)).await?;
     let setting = setting(&options, place);
     let stores = |size_bytes| {
         if options.size.is_none() {
             let sentence = format!(
-                "making {}: {}, as far as {} reaches, stored where that touches it",
+                "creating {} with {}, the span of {}; only the parts that the trace writes take space",
                 setting.name,
                 bytes(size_bytes),
                 setting.trace
@@ -49,7 +50,7 @@ pub(super) async fn run(
         }
     };
     let replay =
-        Replay::prepare(&client, &setting, (span_bytes, &touched), stores, Shown::of).await?;
+        Replay::prepare(&client, &setting, (span_bytes, &written), stores, Shown::of).await?;
     let size = replay.size_bytes();
     let requests = requests(&options)?.map(|request| {
         let request = request.map_err(Failure::failed)?;

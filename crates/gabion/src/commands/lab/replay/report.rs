@@ -30,6 +30,12 @@ pub(super) struct Report {
     traffic: Vec<Flow>,
     /// Nodes that did not report their traffic. Without them, metered bytes are too low.
     unmetered_nodes: Vec<u32>,
+    /// Bytes that the replay has written, each counted once. Null, as the following ones, if they are unknown.
+    written_bytes: Option<u64>,
+    /// Bytes of the segments that the file has, their disk space with parity, and that of their reserves.
+    stored_bytes: Option<u64>,
+    raw_bytes: Option<u64>,
+    reserved_bytes: Option<u64>,
     /// Bytes of the file compared at the end, if requested.
     verified_bytes: Option<u64>,
 }
@@ -157,6 +163,10 @@ impl Report {
             cross_rack: cross_rack(&outcome.flows),
             traffic: outcome.flows,
             unmetered_nodes: outcome.unmetered_nodes,
+            written_bytes: outcome.space.map(|space| space.written_bytes),
+            stored_bytes: outcome.space.map(|space| space.stored_bytes),
+            raw_bytes: outcome.space.map(|space| space.raw_bytes),
+            reserved_bytes: outcome.space.and_then(|space| space.reserved_bytes),
             verified_bytes: outcome.verified_bytes,
         }
     }
@@ -192,6 +202,14 @@ impl Report {
         }
         align_numbers(&mut kinds);
         println!("{kinds}");
+        let told = |known: Option<u64>| known.map_or_else(|| "unknown".to_owned(), bytes);
+        say(format!(
+            "space: {} written, in segments of {}; on disks {} raw with parity, {} reserved",
+            told(self.written_bytes),
+            told(self.stored_bytes),
+            told(self.raw_bytes),
+            told(self.reserved_bytes)
+        ));
         if let Some(cache) = &self.cache {
             cache.print();
         }

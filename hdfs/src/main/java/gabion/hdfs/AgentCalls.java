@@ -43,6 +43,11 @@ public final class AgentCalls {
       this.datanode = datanode;
       this.token = token;
     }
+
+    /** Its place in the group. */
+    public int index() {
+      return index;
+    }
   }
 
   /** What to rebuild, and from what. */
@@ -54,6 +59,8 @@ public final class AgentCalls {
     final int[] targets;
     final long from;
     final long length;
+    private String scheme;
+    private Settings.Path path;
 
     /** Whole blocks {@code targets} of {@code group}, for a DataNode at this network location. */
     public Request(ErasureCodingPolicy policy, ExtendedBlock group, String location,
@@ -72,6 +79,12 @@ public final class AgentCalls {
       this.from = from;
       this.length = length;
     }
+
+    /** Does as an order says, and not as the settings say. */
+    public void by(Order order) {
+      scheme = order.scheme;
+      path = order.path;
+    }
   }
 
   /** Takes the rebuilt bytes. */
@@ -86,7 +99,7 @@ public final class AgentCalls {
     void end(int runCount, long receivedBytes, List<Integer> corrupt) throws IOException;
   }
 
-  /** The scheme's name. */
+  /** The name of the scheme for tasks without an order. */
   public String scheme() {
     return settings.scheme;
   }
@@ -207,7 +220,7 @@ public final class AgentCalls {
     out.writeLong(request.group.getBlockId());
     out.writeLong(request.group.getGenerationStamp());
     out.writeLong(request.group.getNumBytes());
-    out.writeUTF(settings.scheme);
+    out.writeUTF(request.scheme == null ? settings.scheme : request.scheme);
     out.writeInt(settings.sliceBytes);
     out.writeInt(settings.deadlineMs);
     out.writeInt(settings.stallMs);
@@ -230,5 +243,17 @@ public final class AgentCalls {
     }
     out.writeLong(request.from);
     out.writeLong(request.length);
+    Settings.Path path = request.path == null ? settings.path : request.path;
+    out.writeByte(path.ordinal());
+    if (path != Settings.Path.WEIGHTED) {
+      return;
+    }
+    for (Source from : request.sources) {
+      String location = from.datanode.getNetworkLocation();
+      for (Source to : request.sources) {
+        out.writeInt(settings.rates.between(location, to.datanode.getNetworkLocation()));
+      }
+      out.writeInt(settings.rates.between(location, request.location));
+    }
   }
 }

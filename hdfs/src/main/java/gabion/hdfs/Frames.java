@@ -27,9 +27,13 @@ final class Frames implements Closeable {
   static final byte OPEN = 6;
   static final byte OPENED = 7;
   static final byte REFUSED = 8;
+  static final byte SCHEDULE = 9;
+  static final byte SCHEDULED = 10;
+  static final byte ORDER = 11;
+  static final byte DONE = 12;
 
   /** The last byte is the version of the protocol. */
-  private static final byte[] HELLO = {'g', 'a', 'b', 'h', 'd', 'f', 's', 1};
+  private static final byte[] HELLO = {'g', 'a', 'b', 'h', 'd', 'f', 's', 2};
   private static final int BODY_BYTES_MAX = (4 << 20) + (1 << 10);
 
   /** A received frame. */
@@ -103,7 +107,7 @@ final class Frames implements Closeable {
       Frames frames = new Frames(socket, silenceMs, totalMs);
       frames.out.write(HELLO);
       return frames;
-    } catch (IOException e) {
+    } catch (IOException | RuntimeException e) {
       socket.close();
       throw e;
     }

@@ -57,7 +57,7 @@ public final class GabionPlugin implements ServicePlugin {
     metrics = RepairMetrics.register(port);
     AgentCalls agents = new AgentCalls(settings);
     takeOver = TakeOver.prepare(datanode, agents, metrics);
-    blocks = new BlockServer(datanode, metrics, port + settings.pluginPortOffset);
+    blocks = new BlockServer(datanode, metrics, takeOver, port + settings.pluginPortOffset);
     takeOver.begin();
     LOG.info("Gabion's agent at port {} takes over reconstruction, scheme {}",
         port + settings.agentPortOffset, settings.scheme);

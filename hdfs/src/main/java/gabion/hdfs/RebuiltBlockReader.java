@@ -12,29 +12,41 @@ import org.apache.hadoop.util.DataChecksum;
 
 /** Reads a lost block as if it lived: agents rebuild its bytes on the way. */
 public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
+  /** What the reader of a block finds besides the bytes. */
+  public interface Listener {
+    /** The agent has failed. */
+    void failed();
+
+    /** These blocks of the group do not match their checksums. */
+    void corrupt(List<Integer> indices);
+  }
+
   private final AgentCalls.Rebuild rebuild;
-  private final Runnable onFailure;
+  private final Listener listener;
   private boolean hasMore = true;
   private long position;
+  /** Behind the last byte that is wanted. */
+  private final long end;
   private ByteBuffer row = ByteBuffer.allocate(0);
 
-  private RebuiltBlockReader(AgentCalls.Rebuild rebuild, long position, Runnable onFailure) {
+  private RebuiltBlockReader(AgentCalls.Rebuild rebuild, AgentCalls.Request request, Listener listener) {
     this.rebuild = rebuild;
-    this.position = position;
-    this.onFailure = onFailure;
+    position = request.from;
+    end = request.from + request.length;
+    this.listener = listener;
   }
 
   /**
    * A reader of the one target of a request, rebuilt by this agent, when all the helpers are ready.
    *
-   * @param onFailure is run when the agent fails later
+   * @param listener hears of corrupt blocks, and when the agent fails later
    * @throws IOException when the agent cannot be reached, or cannot begin
    */
   public static RebuiltBlockReader open(AgentCalls agents, InetSocketAddress agent,
-      AgentCalls.Request request, Runnable onFailure) throws IOException {
+      AgentCalls.Request request, Listener listener) throws IOException {
     AgentCalls.Rebuild rebuild = agents.start(agent, request);
     try {
-      RebuiltBlockReader reader = new RebuiltBlockReader(rebuild, request.from, onFailure);
+      RebuiltBlockReader reader = new RebuiltBlockReader(rebuild, request, listener);
       // The first message is about checksums.
       reader.hasMore = rebuild.next(reader);
       return reader;
@@ -60,7 +72,9 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
 
   @Override
   public void end(int runCount, long receivedBytes, List<Integer> corrupt) {
-    // The next reconstruction, or Hadoop's scanner, reports a corrupt block: a reader may not.
+    if (!corrupt.isEmpty()) {
+      listener.corrupt(corrupt);
+    }
   }
 
   /** Whether there are bytes, after the next row has come if it must. */
@@ -70,10 +84,23 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
         hasMore = rebuild.next(this);
       }
     } catch (IOException e) {
-      onFailure.run();
+      listener.failed();
       throw e;
     }
+    if (position == end && hasMore) {
+      takeEnd();
+    }
     return row.hasRemaining();
+  }
+
+  /** Hears what the agent has found. The bytes are right even if it says nothing. */
+  private void takeEnd() {
+    hasMore = false;
+    try {
+      rebuild.next(this);
+    } catch (IOException e) {
+      listener.failed();
+    }
   }
 
   @Override

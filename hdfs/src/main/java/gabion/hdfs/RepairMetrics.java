@@ -36,6 +36,9 @@ public final class RepairMetrics {
   @Metric("Blocks that agents asked for and did not get")
   MutableCounterLong refused;
 
+  @Metric("Blocks that a recovery has ordered here")
+  MutableCounterLong orders;
+
   @Metric("Time of a task that agents have done")
   MutableRate repairTime;
 
@@ -68,6 +71,11 @@ public final class RepairMetrics {
     runs.incr(runCount);
     receivedBytes.incr(received);
     corruptSources.incr(corruptCount);
+  }
+
+  /** Notes an order of a recovery. */
+  public void ordered() {
+    orders.incr();
   }
 
   /** Notes a task that is left to Hadoop. */

@@ -1,5 +1,7 @@
 package gabion.hdfs;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.security.SecurityUtil;
@@ -26,6 +28,14 @@ public final class Settings {
    */
   public static final String DEADLINE_MS = "gabion.deadline.ms";
 
+  /** The order of helpers: {@code rack-aware} (default) or {@code weighted}, by the rates of links. */
+  public static final String PATH = "gabion.path";
+  /**
+   * Rates of links between network locations for weighted paths: {@code FROM TO MBIT}, with commas between them. {@code *}
+   * is any location.
+   */
+  public static final String RATES = "gabion.rates";
+
   private static final Set<String> SCHEMES = Set.of("pipeline", "cyclic", "ppr", "conventional");
 
   final boolean enabled;
@@ -35,6 +45,41 @@ public final class Settings {
   final int pluginPortOffset;
   final int stallMs;
   final int deadlineMs;
+  final Path path;
+  final LinkRates rates;
+
+  /** How helpers are put in order. */
+  enum Path {
+    /** The path enters each rack once. */
+    RACK_AWARE("rack-aware"),
+    /** In the order of the request. */
+    LISTED("scheduled"),
+    /** The path whose slowest link is the fastest. */
+    WEIGHTED("weighted");
+
+    final String text;
+
+    Path(String text) {
+      this.text = text;
+    }
+
+    /**
+     * The path of this name.
+     *
+     * @throws IllegalArgumentException if there is none
+     */
+    static Path named(String text, String of, Path... allowed) {
+      List<String> names = new ArrayList<>();
+      for (Path path : allowed) {
+        if (path.text.equals(text)) {
+          return path;
+        }
+        names.add(path.text);
+      }
+      throw new IllegalArgumentException(
+          of + " is '" + text + "'; use " + String.join(" or ", names));
+    }
+  }
 
   /**
    * Reads the settings.
@@ -49,9 +94,12 @@ public final class Settings {
     pluginPortOffset = conf.getInt(PLUGIN_PORT_OFFSET, 1001);
     stallMs = conf.getInt(STALL_MS, 5_000);
     deadlineMs = conf.getInt(DEADLINE_MS, 200_000);
-    if (!SCHEMES.contains(scheme)) {
-      throw new IllegalArgumentException(
-          SCHEME + " is '" + scheme + "'; use pipeline, cyclic, ppr or conventional");
+    path = Path.named(conf.getTrimmed(PATH, Path.RACK_AWARE.text), PATH, Path.RACK_AWARE,
+        Path.WEIGHTED);
+    rates = new LinkRates(conf.getTrimmed(RATES, ""));
+    checkScheme(SCHEME, scheme);
+    if (path == Path.WEIGHTED && rates.isEmpty()) {
+      throw new IllegalArgumentException(PATH + " is weighted; set the rates of links, " + RATES);
     }
     between(SLICE_BYTES, sliceBytes, 512, 1 << 20);
     if (sliceBytes % 512 != 0) {
@@ -60,6 +108,18 @@ public final class Settings {
     }
     between(STALL_MS, stallMs, 100, 60_000);
     between(DEADLINE_MS, deadlineMs, 1_000, 3_600_000);
+  }
+
+  /**
+   * Refuses a scheme that agents do not have.
+   *
+   * @throws IllegalArgumentException for an unknown name
+   */
+  static void checkScheme(String of, String scheme) {
+    if (!SCHEMES.contains(scheme)) {
+      throw new IllegalArgumentException(
+          of + " is '" + scheme + "'; use pipeline, cyclic, ppr or conventional");
+    }
   }
 
   /** Whether agents are used. */

@@ -30,6 +30,7 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
+import org.apache.hadoop.hdfs.protocol.Block;
 import org.apache.hadoop.hdfs.protocol.BlockLocalPathInfo;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
@@ -248,6 +249,54 @@ final class AgentCluster implements AutoCloseable {
       }
     }
     return replicas;
+  }
+
+  /** The DataNode with this transfer port. */
+  DataNode dataNode(int port) throws IOException {
+    for (DataNode datanode : hdfs.getDataNodes()) {
+      if (datanode.getXferPort() == port) {
+        return datanode;
+      }
+    }
+    throw new IOException("no DataNode has port " + port);
+  }
+
+  /** A block of a file's first group. */
+  ExtendedBlock block(Path path, int index) throws IOException {
+    return StripedBlockUtil.constructInternalBlock(groups(path).get(0).getBlock(), policy, index);
+  }
+
+  /** Waits until some bytes of a block were written to a DataNode, and not all. */
+  DataNode awaitHalf(ExtendedBlock block) throws Exception {
+    DataNode[] writing = new DataNode[1];
+    GenericTestUtils.waitFor(() -> {
+      for (DataNode datanode : hdfs.getDataNodes()) {
+        long written = bytesOf(datanode, block);
+        if (written > 0 && !datanode.getFSDataset().isValidBlock(block)) {
+          writing[0] = datanode;
+        }
+      }
+      return writing[0] != null;
+    }, 5, WAIT_MS);
+    return writing[0];
+  }
+
+  /** The bytes of a block on a DataNode's disk, in any state; -1 if there are none. */
+  static long bytesOf(DataNode datanode, ExtendedBlock block) {
+    try {
+      Block stored =
+          datanode.getFSDataset().getStoredBlock(block.getBlockPoolId(), block.getBlockId());
+      return stored == null ? -1 : stored.getNumBytes();
+    } catch (IOException | RuntimeException e) {
+      // It is being stopped.
+      return -1;
+    }
+  }
+
+  /** One of a plugin's counts. */
+  static long countOf(DataNode datanode, String name) {
+    String source = "GabionRepair-" + datanode.getXferPort();
+    return MetricsAsserts.getLongCounter(name, MetricsAsserts.getMetrics(source));
   }
 
   /** Stops a DataNode, and tells the NameNode that it is dead. Its agent stays. */

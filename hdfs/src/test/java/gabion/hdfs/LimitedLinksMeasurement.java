@@ -3,8 +3,10 @@ package gabion.hdfs;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertTrue;
 
+import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,6 +14,7 @@ import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
@@ -26,74 +29,142 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.GabionFileSystem;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
-import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants.DatanodeReportType;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
 import org.apache.hadoop.hdfs.server.blockmanagement.BlockManagerTestUtil;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.io.erasurecode.ECSchema;
 import org.junit.Test;
 
 /**
  * Repairs over limited links: each DataNode is a process in a network namespace of its own, beside its agent, and each
- * namespace has one link of limited rate. It needs root and iproute2, and runs only when it is named:
- * {@code mvn test -Dtest=LimitedLinksMeasurement}. Hadoop's own code is measured on the same cluster with the agents stopped.
+ * namespace has one link of limited rate. It needs root, iproute2 and python3, and runs only when it is named:
+ * {@code mvn test -Dtest=LimitedLinksMeasurement}; {@code gabion lab run ECP-10b} calls it so.
+ *
+ * <p>As many DataNodes as a group has blocks hold one of each group; one more is new. A DataNode is killed, and what it held
+ * is rebuilt onto the new one ({@code ECPipe} section 6.3); then the killed one comes back empty as the next new one.
+ * Hadoop's own code is measured on the same cluster with the agents stopped. A line of the report is a name and seconds.
  */
 public final class LimitedLinksMeasurement {
-  private static final int K = 6;
-  private static final int NODE_COUNT = 10;
-  private static final int BLOCK_BYTES = 16 << 20;
+  private static final int K = Integer.getInteger("gabion.k", 6);
+  private static final int M = Integer.getInteger("gabion.m", 3);
+  private static final int N = K + M;
+  /** The holders of blocks and a new one. */
+  private static final int NODE_COUNT = N + 1;
+  private static final int BLOCK_BYTES = Integer.getInteger("gabion.mib", 16) << 20;
   private static final int CELL_BYTES = 1 << 20;
   private static final int GROUP_COUNT = Integer.getInteger("gabion.groups", 8);
   private static final String RATE = System.getProperty("gabion.rate", "100mbit");
-  private static final String SCHEME = System.getProperty("gabion.scheme", "pipeline");
-  /** Whether only the repair of one block by agents is measured. */
-  private static final boolean IS_BRIEF = Boolean.getBoolean("gabion.brief");
+  /** Whether HDFS has its default settings; then only its own recovery of a node is measured, without the plugin. */
+  private static final boolean IS_DEFAULT = Boolean.getBoolean("gabion.default");
+  /** Schemes by which a recovery rebuilds one block and a node. */
+  private static final String[] SCHEMES =
+      System.getProperty("gabion.schemes", "conventional,ppr,pipeline").split(",");
+  private static final String POLICY = "RS-" + K + "-" + M + "-1024k";
   private static final String BRIDGE = "gbh-br";
-  private static final int WAIT_S = 240;
+  private static final int WAIT_S = 400;
 
   private final Path base = Files.createTempDirectory(Paths.get("/dev/shm"), "gabion-hdfs-");
   private final Map<Integer, Process> dataNodes = new TreeMap<>();
   private final Map<Integer, Process> agents = new TreeMap<>();
+  private final List<org.apache.hadoop.fs.Path> written = new ArrayList<>();
   private final StringBuilder report = new StringBuilder();
   private MiniDFSCluster hdfs;
   private DistributedFileSystem files;
+  /** The DataNode that was killed last. */
+  private int dead;
 
   public LimitedLinksMeasurement() throws IOException {}
 
   @Test
   public void repairs() throws Exception {
+    // Also when the measurement is interrupted.
+    Thread cleaning = new Thread(() -> {
+      try {
+        end();
+      } catch (Exception e) {
+        System.err.println("not removed: " + e);
+      }
+    });
+    Runtime.getRuntime().addShutdownHook(cleaning);
     try {
       begin();
-      say("direct send of a block: %.2f s", direct());
-      org.apache.hadoop.fs.Path single = write("/single", 1);
-      if (IS_BRIEF) {
-        repair("one block, " + SCHEME, List.of(single), nodeOf(single, 1), true);
-        return;
+      write("/single");
+      if (IS_DEFAULT) {
+        for (int i = 1; i < GROUP_COUNT; i++) {
+          write("/many-" + i);
+        }
+        startNew(N);
+        byHadoop("node.hadoop-default");
+      } else {
+        say("direct", direct());
+        reads("normal", "hadoop");
+        startNew(N);
+        one();
+        node();
+        say("load", Double.parseDouble(
+            Files.readString(Paths.get("/proc/loadavg")).split(" ")[0]));
       }
-      say("normal read: %s s; the cells of one block: %s s", reader("hadoop", single, "all"),
-          reader("hadoop", single, "block"));
-      int first = nodeOf(single, 1);
-      degradedReads(single, first);
-      repair("one block, " + SCHEME, List.of(single), first, true);
-      repair("one block, Hadoop", List.of(single), nodeOf(single, 2), false);
-      List<org.apache.hadoop.fs.Path> many = new ArrayList<>();
-      for (int i = 0; i < GROUP_COUNT; i++) {
-        many.add(write("/many-" + i, 1));
-      }
-      if (GROUP_COUNT > 0) {
-        repair("a node, " + SCHEME, many, nodeOf(many.get(0), 0), true);
-        repair("a node, Hadoop", many, nodeOf(many.get(0), 3), false);
-      }
-      Files.write(Paths.get("target/limited-links.txt"),
-          report.toString().getBytes(StandardCharsets.UTF_8));
     } finally {
       end();
+      Runtime.getRuntime().removeShutdownHook(cleaning);
+      String file = System.getProperty("gabion.report", "target/limited-links.txt");
+      Files.write(Paths.get(file), report.toString().getBytes(StandardCharsets.UTF_8));
     }
   }
 
-  private void say(String form, Object... values) {
-    String line = String.format(form, values);
+  /** Degraded reads, and repairs of one block. */
+  private void one() throws Exception {
+    // A NameNode in safe mode orders no work.
+    files.setSafeMode(SafeModeAction.ENTER);
+    kill(nodeOf(written.get(0), 1));
+    reads("agents", "agents");
+    reads("hadoop", "hadoop");
+    recover("one." + SCHEMES[0], SCHEMES[0]);
+    for (int i = 1; i < SCHEMES.length; i++) {
+      files.setSafeMode(SafeModeAction.ENTER);
+      kill(nodeOf(written.get(0), 1));
+      recover("one." + SCHEMES[i], SCHEMES[i]);
+    }
+    kill(nodeOf(written.get(0), 1));
+    byNameNode("one.ordered-by-namenode");
+    byHadoop("one.hadoop");
+  }
+
+  /** Recoveries of all blocks of a node. */
+  private void node() throws Exception {
+    // The new DataNode is to have no block of the files either.
+    kill(dead);
+    for (int i = 1; i < GROUP_COUNT; i++) {
+      write("/many-" + i);
+    }
+    startNew(dead);
+    for (String scheme : SCHEMES) {
+      files.setSafeMode(SafeModeAction.ENTER);
+      kill(nodeOf(written.get(0), 1));
+      double before = agentSeconds();
+      recover("node." + scheme, scheme);
+      double gib = (double) K * GROUP_COUNT * BLOCK_BYTES / (1 << 30);
+      say("core-seconds-per-gib." + scheme, (agentSeconds() - before) / gib);
+    }
+    kill(nodeOf(written.get(0), 1));
+    byNameNode("node.ordered-by-namenode");
+    byHadoop("node.hadoop-tuned");
+  }
+
+  /** Processor time of all agents. */
+  private double agentSeconds() {
+    double seconds = 0;
+    for (Process agent : agents.values()) {
+      seconds += agent.info().totalCpuDuration().orElseThrow().toMillis() / 1e3;
+    }
+    return seconds;
+  }
+
+  private void say(String name, double seconds) {
+    String line = String.format(Locale.ROOT, "%s %.3f", name, seconds);
     report.append(line).append('\n');
     System.out.println("MEASURED " + line);
   }
@@ -128,17 +199,33 @@ public final class LimitedLinksMeasurement {
     tune(conf);
     hdfs = new MiniDFSCluster.Builder(conf).numDataNodes(0).build();
     files = hdfs.getFileSystem();
-    for (int node = 0; node < NODE_COUNT; node++) {
+    for (int node = 0; node < N; node++) {
       startDataNode(node);
       startAgent(node);
     }
+    awaitNodes(N);
+    ErasureCodingPolicy policy = new ErasureCodingPolicy(new ECSchema("rs", K, M), CELL_BYTES);
+    files.addErasureCodingPolicies(new ErasureCodingPolicy[] {policy});
+    files.enableErasureCodingPolicy(POLICY);
+    files.setErasureCodingPolicy(new org.apache.hadoop.fs.Path("/"), POLICY);
+  }
+
+  private void awaitNodes(int count) throws Exception {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
-    while (files.getDataNodeStats(DatanodeReportType.LIVE).length < NODE_COUNT) {
+    while (files.getDataNodeStats(DatanodeReportType.LIVE).length < count) {
       assertTrue("the DataNodes do not come up", System.nanoTime() < end);
       Thread.sleep(200);
     }
-    files.enableErasureCodingPolicy("RS-6-3-1024k");
-    files.setErasureCodingPolicy(new org.apache.hadoop.fs.Path("/"), "RS-6-3-1024k");
+  }
+
+  /** Starts a DataNode that has no block, beside those that have some. */
+  private void startNew(int node) throws Exception {
+    sh("rm -rf " + base.resolve("node-" + node).resolve("data"));
+    startDataNode(node);
+    if (!agents.containsKey(node)) {
+      startAgent(node);
+    }
+    awaitNodes(NODE_COUNT);
   }
 
   /** Limits a link. What goes to or comes from each other node has a queue of its own, and they take turns. */
@@ -161,8 +248,10 @@ public final class LimitedLinksMeasurement {
   /** The settings with which Hadoop is fast: docs/hdfs.md has them. */
   private static void tune(Configuration conf) {
     conf.setLong(DFSConfigKeys.DFS_BLOCK_SIZE_KEY, BLOCK_BYTES);
-    AgentCluster.noticeLossesFast(conf);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_WORK_MULTIPLIER_PER_ITERATION, 10);
+    if (!IS_DEFAULT) {
+      AgentCluster.noticeLossesFast(conf);
+      conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_WORK_MULTIPLIER_PER_ITERATION, 10);
+    }
   }
 
   private void startDataNode(int node) throws Exception {
@@ -175,8 +264,9 @@ public final class LimitedLinksMeasurement {
     conf.set(DFSConfigKeys.DFS_DATANODE_ADDRESS_KEY, address(node) + ":9866");
     conf.set(DFSConfigKeys.DFS_DATANODE_HTTP_ADDRESS_KEY, address(node) + ":9864");
     conf.set(DFSConfigKeys.DFS_DATANODE_IPC_ADDRESS_KEY, address(node) + ":9867");
-    conf.set(DFSConfigKeys.DFS_DATANODE_PLUGINS_KEY, GabionPlugin.class.getName());
-    conf.set(Settings.SCHEME, SCHEME);
+    if (!IS_DEFAULT) {
+      conf.set(DFSConfigKeys.DFS_DATANODE_PLUGINS_KEY, GabionPlugin.class.getName());
+    }
     for (String name : new String[] {"core-site.xml", "hdfs-site.xml"}) {
       try (var out = Files.newOutputStream(directory.resolve(name))) {
         conf.writeXml(out);
@@ -217,37 +307,45 @@ public final class LimitedLinksMeasurement {
     return Double.parseDouble(lines.get(lines.size() - 1));
   }
 
-  private static byte[] bytes(int groups) {
-    byte[] bytes = new byte[groups * K * BLOCK_BYTES];
+  private static byte[] bytes() {
+    byte[] bytes = new byte[K * BLOCK_BYTES];
     new Random(7).nextBytes(bytes);
     return bytes;
   }
 
-  private org.apache.hadoop.fs.Path write(String name, int groups) throws IOException {
+  private void write(String name) throws IOException {
     org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(name);
     try (FSDataOutputStream out = files.create(path)) {
-      out.write(bytes(groups));
+      out.write(bytes());
     }
-    return path;
+    written.add(path);
   }
 
-  private static double read(FileSystem from, org.apache.hadoop.fs.Path path, int groups)
-      throws IOException {
-    byte[] read = new byte[groups * K * BLOCK_BYTES];
+  private static double read(FileSystem from, org.apache.hadoop.fs.Path path) throws IOException {
+    byte[] read = new byte[K * BLOCK_BYTES];
     long begin = System.nanoTime();
     try (FSDataInputStream in = from.open(path)) {
       in.readFully(read);
     }
     double seconds = (System.nanoTime() - begin) / 1e9;
-    assertTrue(Arrays.equals(bytes(groups), read));
+    assertTrue(Arrays.equals(bytes(), read));
     return seconds;
+  }
+
+  /** Reads of all bytes of a file, and of the cells of block 1. */
+  private void reads(String name, String whose) throws Exception {
+    for (String what : new String[] {"all", "block"}) {
+      double seconds = Double.parseDouble(reader(whose, written.get(0), what));
+      say("read." + name + (what.equals("all") ? "" : ".cells"), seconds);
+    }
   }
 
   /** Seconds of a read in a process with a limited link of its own. */
   private String reader(String whose, org.apache.hadoop.fs.Path path, String what)
       throws Exception {
     File log = base.resolve("reader").toFile();
-    Process reader = inSpace(NODE_COUNT, log, "java", "-Xmx600m", "-cp",
+    Process reader = inSpace(NODE_COUNT, log, "java", "-Xmx900m", "-Dgabion.k=" + K, "-Dgabion.m=" + M,
+        "-Dgabion.mib=" + (BLOCK_BYTES >> 20), "-cp",
         System.getProperty("java.class.path"), LimitedLinksMeasurement.class.getName(),
         "hdfs://10.77.0.1:" + hdfs.getNameNodePort(), path.toString(), whose, what);
     String said = "a reader has failed; it said: ";
@@ -264,10 +362,10 @@ public final class LimitedLinksMeasurement {
       conf.setClass("fs.hdfs.impl", GabionFileSystem.class, FileSystem.class);
     }
     org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(words[1]);
-    byte[] all = bytes(1);
+    byte[] all = bytes();
     try (FileSystem from = FileSystem.newInstance(java.net.URI.create(words[0]), conf)) {
       if (words[3].equals("all")) {
-        System.out.printf("%.2f%n", read(from, path, 1));
+        System.out.printf(Locale.ROOT, "%.3f%n", read(from, path));
         return;
       }
       byte[] cell = new byte[CELL_BYTES];
@@ -280,7 +378,7 @@ public final class LimitedLinksMeasurement {
           }
         }
       }
-      System.out.printf("%.2f%n", (System.nanoTime() - begin) / 1e9);
+      System.out.printf(Locale.ROOT, "%.3f%n", (System.nanoTime() - begin) / 1e9);
     }
   }
 
@@ -301,81 +399,63 @@ public final class LimitedLinksMeasurement {
     throw new IOException("block " + index + " of " + path + " is lost");
   }
 
-  /** Reads while a DataNode hangs dead and nothing is repaired. */
-  private void degradedReads(org.apache.hadoop.fs.Path path, int victim) throws Exception {
-    // A NameNode in safe mode orders no work.
-    files.setSafeMode(SafeModeAction.ENTER);
-    kill(victim);
-    for (String whose : new String[] {"agents", "hadoop"}) {
-      say("degraded read, %s: %s s; the cells of the lost block: %s s", whose,
-          reader(whose, path, "all"), reader(whose, path, "block"));
-    }
-    files.setSafeMode(SafeModeAction.LEAVE);
-  }
-
   private void kill(int node) throws Exception {
     dataNodes.get(node).destroyForcibly().waitFor();
     BlockManagerTestUtil.noticeDeadDatanode(hdfs.getNameNode(), address(node) + ":9866");
+    dead = node;
   }
 
-  /** Kills a node if it lives, waits until the files are whole, and brings the node back empty. */
-  private void repair(String what, List<org.apache.hadoop.fs.Path> paths, int victim,
-      boolean byAgents) throws Exception {
-    if (!byAgents) {
-      for (Process agent : agents.values()) {
-        agent.destroyForcibly().waitFor();
-      }
-    }
-    int lost = 0;
-    for (org.apache.hadoop.fs.Path path : paths) {
-      for (DatanodeInfo place : group(path).getLocations()) {
-        lost += place.getIpAddr().equals(address(victim)) ? 1 : 0;
-      }
-    }
+  /** Has a recovery rebuild what the dead DataNode held, while the NameNode orders nothing. */
+  private void recover(String name, String scheme) throws Exception {
+    Configuration conf = new HdfsConfiguration();
+    conf.set("fs.defaultFS", "hdfs://10.77.0.1:" + hdfs.getNameNodePort());
+    ByteArrayOutputStream said = new ByteArrayOutputStream();
+    PrintStream out = new PrintStream(said, true, "UTF-8");
     long begin = System.nanoTime();
-    if (dataNodes.get(victim).isAlive()) {
-      kill(victim);
+    int code = Recover.run(conf,
+        new String[] {"recover", "--scheme", scheme, "--per-datanode", "4"}, out, out);
+    assertEquals(said.toString("UTF-8"), 0, code);
+    assertTrue(said.toString("UTF-8"), said.toString("UTF-8").contains("Hadoop's own code 0,"));
+    whole(name, begin);
+    files.setSafeMode(SafeModeAction.LEAVE);
+    startNew(dead);
+  }
+
+  /** Waits until the NameNode has had the lost blocks rebuilt by the plugins. */
+  private void byNameNode(String name) throws Exception {
+    whole(name, System.nanoTime());
+    startNew(dead);
+  }
+
+  /** Kills a node, and has Hadoop's own code rebuild what it held. */
+  private void byHadoop(String name) throws Exception {
+    for (Process agent : agents.values()) {
+      agent.destroyForcibly().waitFor();
     }
-    long end = begin + TimeUnit.SECONDS.toNanos(WAIT_S);
-    for (org.apache.hadoop.fs.Path path : paths) {
-      while (group(path).getLocations().length < 9) {
-        assertTrue(what + ": " + path + " is not repaired", System.nanoTime() < end);
-        Thread.sleep(20);
-      }
-    }
-    double seconds = (System.nanoTime() - begin) / 1e9;
-    say("%s: %d blocks in %.2f s, with detection%s", what, lost, seconds, taskTimes());
-    for (org.apache.hadoop.fs.Path path : paths) {
-      read(files, path, 1);
-    }
-    sh("rm -rf " + base.resolve("node-" + victim).resolve("data"));
-    startDataNode(victim);
-    long alive = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
-    while (files.getDataNodeStats(DatanodeReportType.LIVE).length < NODE_COUNT) {
-      assertTrue("a DataNode does not come back", System.nanoTime() < alive);
-      Thread.sleep(200);
-    }
-    if (!byAgents) {
-      for (int node = 0; node < NODE_COUNT; node++) {
+    agents.clear();
+    kill(nodeOf(written.get(0), 1));
+    whole(name, System.nanoTime());
+    for (int node = 0; node < NODE_COUNT; node++) {
+      if (node != dead) {
         startAgent(node);
       }
     }
+    startNew(dead);
   }
 
-  /** The times of tasks that agents have done, from the DataNodes' logs, which are emptied. */
-  private String taskTimes() throws IOException {
-    StringBuilder times = new StringBuilder();
-    for (int node = 0; node < NODE_COUNT; node++) {
-      Path log = base.resolve("node-" + node).resolve("log");
-      for (String line : Files.readAllLines(log)) {
-        if (line.contains("agents have rebuilt")) {
-          times.append(times.length() == 0 ? "; tasks: " : ", ")
-              .append(line.substring(line.lastIndexOf(" in ") + 4));
-        }
+  /** Waits until all files are whole, and checks their bytes. */
+  private void whole(String name, long begin) throws Exception {
+    long end = begin + TimeUnit.SECONDS.toNanos(WAIT_S);
+    for (org.apache.hadoop.fs.Path path : written) {
+      while (group(path).getLocations().length < N) {
+        assertTrue(name + ": " + path + " is not repaired", System.nanoTime() < end);
+        Thread.sleep(10);
       }
-      Files.write(log, new byte[0]);
     }
-    return times.toString();
+    say(name, (System.nanoTime() - begin) / 1e9);
+    for (org.apache.hadoop.fs.Path path : written) {
+      read(files, path);
+    }
   }
 
   private void end() throws Exception {

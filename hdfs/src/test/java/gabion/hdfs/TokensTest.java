@@ -49,12 +49,7 @@ public final class TokensTest {
   private static void refuseStrangers(AgentCluster cluster, Path path,
       Map<Integer, AgentCluster.Replica> replicas) throws Exception {
     int port = replicas.get(1).port;
-    DataNode datanode = null;
-    for (DataNode candidate : cluster.hdfs.getDataNodes()) {
-      if (candidate.getXferPort() == port) {
-        datanode = candidate;
-      }
-    }
+    DataNode datanode = cluster.dataNode(port);
     ExtendedBlock group = cluster.groups(path).get(0).getBlock();
     ExtendedBlock block = StripedBlockUtil.constructInternalBlock(group, cluster.policy, 1);
     ExtendedBlock other = StripedBlockUtil.constructInternalBlock(group, cluster.policy, 0);

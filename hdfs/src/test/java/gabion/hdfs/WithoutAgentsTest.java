@@ -45,12 +45,24 @@ public final class WithoutAgentsTest {
   }
 
   @Test
+  public void ratesOfLinksAreFoundByLocations() {
+    LinkRates rates = new LinkRates("/a /b 10, /a * 20,* /c 30");
+    assertEquals(10, rates.between("/a", "/b"));
+    assertEquals(20, rates.between("/a", "/c"));
+    assertEquals(30, rates.between("/b", "/c"));
+    assertEquals(0, rates.between("/b", "/a"));
+    assertEquals(40, new LinkRates("* * 40").between("/x", "/y"));
+  }
+
+  @Test
   public void settingsOutsideTheirRangeAreRefused() {
     assertEquals("pipeline", new Settings(new Configuration(false)).scheme);
     for (String[] wrong : new String[][] {
       {Settings.SCHEME, "ring"}, {Settings.SLICE_BYTES, "100"}, {Settings.SLICE_BYTES, "5000"},
       {Settings.SLICE_BYTES, "8388608"},
-      {Settings.STALL_MS, "0"}, {Settings.DEADLINE_MS, "-1"},
+      {Settings.STALL_MS, "0"}, {Settings.DEADLINE_MS, "-1"}, {Settings.PATH, "scheduled"},
+      {Settings.PATH, "weighted"}, {Settings.RATES, "/a /b"}, {Settings.RATES, "/a /b 0"},
+      {Settings.RATES, "/a /b 1, /b"},
     }) {
       Configuration conf = new Configuration(false);
       conf.set(wrong[0], wrong[1]);

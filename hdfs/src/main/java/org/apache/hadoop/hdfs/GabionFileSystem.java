@@ -11,6 +11,12 @@ import org.apache.hadoop.conf.Configuration;
 public final class GabionFileSystem extends DistributedFileSystem {
   @Override
   void initDFSClient(URI uri, Configuration conf) throws IOException {
-    dfs = new GabionClient(uri, conf, statistics);
+    dfs = client(uri, conf, statistics);
+  }
+
+  /** A client whose reads of lost blocks are rebuilt by agents. */
+  public static DFSClient client(URI uri, Configuration conf, Statistics statistics)
+      throws IOException {
+    return new GabionClient(uri, conf, statistics);
   }
 }

@@ -58,8 +58,19 @@ final class GabionInputStream extends DFSStripedInputStream {
       throw new IOException("the agent beside " + place + " is not asked: agents have failed");
     }
     InetSocketAddress agent = agents.agentOf(datanode.getIpAddr(), datanode.getXferPort());
+    RebuiltBlockReader.Listener listener = new RebuiltBlockReader.Listener() {
+      @Override
+      public void failed() {
+        GabionInputStream.this.failed(place);
+      }
+
+      @Override
+      public void corrupt(List<Integer> indices) {
+        report(group, indices);
+      }
+    };
     try {
-      return RebuiltBlockReader.open(agents, agent, request, () -> failed(place));
+      return RebuiltBlockReader.open(agents, agent, request, listener);
     } catch (IOException e) {
       failed(place);
       throw e;
@@ -69,5 +80,21 @@ final class GabionInputStream extends DFSStripedInputStream {
   private void failed(String place) {
     failureCount.incrementAndGet();
     client.failed(place);
+  }
+
+  /** Tells the NameNode about blocks that do not match their checksums. */
+  private void report(LocatedStripedBlock group, List<Integer> indices) {
+    List<LocatedBlock> corrupt = new ArrayList<>();
+    for (int i = 0; i < group.getBlockIndices().length; i++) {
+      DatanodeInfo place = group.getLocations()[i];
+      int index = group.getBlockIndices()[i];
+      if (indices.contains(index) && client.agentsFor(place) == null) {
+        corrupt.add(new LocatedBlock(
+            StripedBlockUtil.constructInternalBlock(group.getBlock(), policy, index),
+            new DatanodeInfo[] {place}, new String[] {group.getStorageIDs()[i]},
+            new StorageType[] {group.getStorageTypes()[i]}));
+      }
+    }
+    client.reportChecksumFailure(src, corrupt.toArray(new LocatedBlock[0]));
   }
 }

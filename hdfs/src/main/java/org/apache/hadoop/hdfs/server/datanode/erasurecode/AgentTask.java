@@ -1,14 +1,21 @@
 package org.apache.hadoop.hdfs.server.datanode.erasurecode;
 
 import gabion.hdfs.AgentCalls;
+import gabion.hdfs.Order;
 import gabion.hdfs.RepairMetrics;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.Comparator;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.DFSUtilClient.CorruptedBlocks;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
@@ -30,6 +37,8 @@ final class AgentTask implements Runnable {
   private static final Logger LOG = LoggerFactory.getLogger(AgentTask.class);
   /** How long the targets' DataNodes may take to drop what a failed try has written. */
   private static final long DROP_MS = 10_000;
+  /** Twice the longest task: agents' and Hadoop's own. */
+  private static final long AWAIT_MINUTES = 120;
 
   private final StripedBlockReconstructor task;
   private final TakeOver.Fields fields;
@@ -39,13 +48,17 @@ final class AgentTask implements Runnable {
   private final ErasureCodingPolicy policy;
   private final StripedWriter writer;
   private final StripedReader reader;
+  /** The order of a recovery; null if the NameNode has ordered the task. */
+  private final Order order;
+  private final CompletableFuture<Boolean> done = new CompletableFuture<>();
   private DatanodeInfo[] sources;
   private byte[] live;
   private int[] targets;
   private boolean hasWritten;
 
   AgentTask(StripedBlockReconstructor task, TakeOver.Fields fields, DataNode datanode,
-      AgentCalls agents, RepairMetrics metrics) {
+      AgentCalls agents, RepairMetrics metrics, Order order) {
+    this.order = order;
     this.task = task;
     this.fields = fields;
     this.datanode = datanode;
@@ -58,6 +71,33 @@ final class AgentTask implements Runnable {
 
   @Override
   public void run() {
+    try {
+      done.complete(rebuiltByAgents());
+    } catch (Throwable e) {
+      LOG.warn("Blocks of {} are not rebuilt", task.getBlockGroup(), e);
+      done.completeExceptionally(e);
+    }
+  }
+
+  /**
+   * Waits for the end of the task, and of Hadoop's own if that follows; tells whether agents have done it.
+   *
+   * @throws IOException when the blocks are not rebuilt
+   */
+  boolean await() throws IOException {
+    try {
+      return done.get(AWAIT_MINUTES, TimeUnit.MINUTES);
+    } catch (ExecutionException e) {
+      throw new IOException("the task has failed: " + e.getCause().getMessage(), e);
+    } catch (TimeoutException e) {
+      throw new IOException("the task has not ended", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("the plugin has been stopped");
+    }
+  }
+
+  private boolean rebuiltByAgents() throws IOException {
     boolean isDone = false;
     try {
       rebuild();
@@ -67,8 +107,13 @@ final class AgentTask implements Runnable {
           task.getBlockGroup(), e);
     }
     if (isDone) {
-      finish();
-      return;
+      try {
+        finish();
+      } catch (Throwable e) {
+        // The blocks are rebuilt all the same.
+        LOG.warn("A task is not cleaned up", e);
+      }
+      return true;
     }
     metrics.fellBack();
     try {
@@ -77,6 +122,11 @@ final class AgentTask implements Runnable {
       LOG.warn("A failed try is not cleaned up", e);
     }
     task.run();
+    // Hadoop's task throws nothing when it fails.
+    if (task.getPositionInBlock() < task.getMaxTargetLength()) {
+      throw new IOException("neither agents nor Hadoop's own code could do it; see the log");
+    }
+    return false;
   }
 
   private void rebuild() throws IOException {
@@ -141,7 +191,19 @@ final class AgentTask implements Runnable {
         location = requestor.getNetworkLocation();
       }
     }
-    return new AgentCalls.Request(policy, task.getBlockGroup(), location, helpers, targets);
+    if (order != null) {
+      helpers.sort(Comparator.comparingInt(helper -> order.placeOf(helper.index())));
+    }
+    AgentCalls.Request request =
+        new AgentCalls.Request(policy, task.getBlockGroup(), location, helpers, targets);
+    if (order != null) {
+      request.by(order);
+    }
+    return request;
+  }
+
+  private String scheme() {
+    return order == null ? agents.scheme() : order.scheme();
   }
 
   /** Gives the rebuilt bytes to Hadoop's writer. */
@@ -196,7 +258,7 @@ final class AgentTask implements Runnable {
 
     /** Hadoop's limits of reconstruction: what comes into this DataNode, and what leaves it for targets. */
     private void throttle(int length) {
-      int streamCount = agents.scheme().equals("conventional") ? policy.getNumDataUnits() : 1;
+      int streamCount = scheme().equals("conventional") ? policy.getNumDataUnits() : 1;
       if (datanode.getEcReconstuctReadThrottler() != null) {
         datanode.getEcReconstuctReadThrottler().throttle((long) length * streamCount);
       }
@@ -227,7 +289,10 @@ final class AgentTask implements Runnable {
     }
   }
 
-  /** What Hadoop's own task does at its end. */
+  /**
+   * What Hadoop's own task does at its end. The reader was not begun, so it has nothing to close; it would fail to free
+   * the buffers of a group with fewer cells than data blocks, which it gets when it begins.
+   */
   private void finish() {
     float weight = task.getErasureCodingWorker().getXmitWeight();
     datanode.decrementXmitsInProgress(Math.max((int) (task.getXmits() * weight), 1));
@@ -236,9 +301,11 @@ final class AgentTask implements Runnable {
     counts.incrECReconstructionBytesRead(task.getBytesRead());
     counts.incrECReconstructionRemoteBytesRead(task.getRemoteBytesRead());
     counts.incrECReconstructionBytesWritten(task.getBytesWritten());
-    reader.close();
-    writer.close();
-    task.cleanup();
+    try {
+      writer.close();
+    } finally {
+      task.cleanup();
+    }
   }
 
   /** Drops what a failed try has written, and lets Hadoop's task begin at the start. */

@@ -1,6 +1,7 @@
 package org.apache.hadoop.hdfs.server.datanode.erasurecode;
 
 import gabion.hdfs.AgentCalls;
+import gabion.hdfs.Order;
 import gabion.hdfs.RepairMetrics;
 import java.io.IOException;
 import java.lang.reflect.Field;
@@ -9,6 +10,7 @@ import java.lang.reflect.Modifier;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -46,6 +48,17 @@ public final class TakeOver {
   private final ThreadPoolExecutor hadoopsPool;
   private final Fields fields;
   private ThreadPoolExecutor ownPool;
+  /** The order for which this thread submits a task, and then the task. */
+  private final ThreadLocal<Pending> pending = new ThreadLocal<>();
+
+  private static final class Pending {
+    final Order order;
+    AgentTask task;
+
+    Pending(Order order) {
+      this.order = order;
+    }
+  }
 
   /** Fields of Hadoop's tasks that Hadoop's own methods do not give. */
   static final class Fields {
@@ -114,12 +127,39 @@ public final class TakeOver {
     }
   }
 
+  /**
+   * Has the worker do a recovery's order as if the NameNode had told it to, and waits for the end.
+   *
+   * @return whether agents have rebuilt the block; if not, Hadoop's own code has
+   * @throws IOException when there is no task for it, or neither could do it
+   */
+  public boolean rebuild(Order order) throws IOException {
+    metrics.ordered();
+    Pending own = new Pending(order);
+    pending.set(own);
+    try {
+      worker.processErasureCodingTasks(List.of(order.task(datanode.getDatanodeId())));
+    } finally {
+      pending.remove();
+    }
+    if (own.task == null) {
+      throw new IOException("the DataNode has made no task of the order; see its log");
+    }
+    return own.task.await();
+  }
+
   private Runnable wrapped(Runnable task) {
     if (!(task instanceof StripedBlockReconstructor)) {
       return task;
     }
     try {
-      return new AgentTask((StripedBlockReconstructor) task, fields, datanode, agents, metrics);
+      Pending own = pending.get();
+      AgentTask ours = new AgentTask((StripedBlockReconstructor) task, fields, datanode, agents,
+          metrics, own == null ? null : own.order);
+      if (own != null) {
+        own.task = ours;
+      }
+      return ours;
     } catch (Throwable e) {
       LOG.warn("Gabion cannot take a task; Hadoop does it", e);
       metrics.fellBack();
@@ -155,7 +195,6 @@ public final class TakeOver {
     method(writer, void.class, "clearBuffers");
     method(writer, void.class, "endTargetBlocks");
     method(writer, void.class, "close");
-    method(StripedReader.class, void.class, "close");
     method(ErasureCodingWorker.class, float.class, "getXmitWeight");
     Class<?> datanode = DataNode.class;
     method(datanode, DataNodeMetrics.class, "getMetrics");
