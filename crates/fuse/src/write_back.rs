@@ -14,11 +14,15 @@ use crate::times::now;
 use crate::unstored::{CacheMemory, Gathered, RUN_BYTES, Run, RunWriter, Work};
 use bytes::{Bytes, BytesMut};
 use gabion_layout::ByteRange;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Age at which a run is stored though nothing demands it, checked once a second.
 const AGE_MAX: Duration = Duration::from_secs(5);
+/// Interval in which a write that waits for memory stores what is gathered.
+const STORE_AGAIN_EVERY: Duration = Duration::from_millis(50);
+
 impl Gateway {
     /// Takes a write at an offset into the memory of the mount. Waits for room.
     pub(crate) async fn write_later(
@@ -41,8 +45,15 @@ impl Gateway {
         } else {
             // Nothing that is only gathered may hold the memory for which this waits.
             work.send(unstored).await;
-            self.store_gathered(Duration::ZERO).await;
-            memory.take(length).await
+            let mut taken = pin!(memory.take(length));
+            loop {
+                // Also what could not be stored before, because an earlier run was in its way.
+                self.store_gathered(Duration::ZERO).await;
+                tokio::select! {
+                    taken = &mut taken => break taken,
+                    () = tokio::time::sleep(STORE_AGAIN_EVERY) => {}
+                }
+            }
         };
         let begin = handle.shared.begin_write();
         let is_own = |run: &Run| std::ptr::addr_eq(Arc::as_ptr(&run.writer), Arc::as_ptr(handle));

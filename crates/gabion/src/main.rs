@@ -73,21 +73,13 @@ fn plain(said: &str) -> String {
         .fold(said.to_owned(), |said, (from, to)| said.replace(from, to))
 }
 
-/// Indent of further lines of a long error.
-const ERROR_INDENT: usize = "gabion: ".len();
-
 /// Prints the reason of a command's failure, if there is one and stderr still works.
 fn exit(done: Result<(), Failure>) -> ExitCode {
     let Err(failure) = done else {
         return ExitCode::SUCCESS;
     };
     if !failure.is_said() {
-        for sentence in failure.to_string().lines() {
-            eprintln!(
-                "{}",
-                output::wrapped(&format!("gabion: {sentence}"), ERROR_INDENT)
-            );
-        }
+        output::say_failure(&failure);
     }
     failure.exit_code()
 }

@@ -67,6 +67,14 @@ pub(crate) fn say(sentence: impl fmt::Display) {
     println!("{}", wrapped(&sentence.to_string(), 2));
 }
 
+/// Prints a failure on standard error, wrapped if it is long. Each line of it is a sentence of its own.
+pub(crate) fn say_failure(failure: impl fmt::Display) {
+    for sentence in failure.to_string().lines() {
+        let sentence = format!("gabion: {sentence}");
+        eprintln!("{}", wrapped(&sentence, "gabion: ".len()));
+    }
+}
+
 /// Breaks a sentence at spaces where a line would exceed 100 characters, and indents the following
 /// lines. A longer word, such as a path, stays whole.
 pub(crate) fn wrapped(sentence: &str, indent: usize) -> String {

@@ -1,6 +1,6 @@
 //! Growth of a file without a stripe: its new bytes are a hole, or padding of its last stripe, and so zero.
 
-use crate::changes_done::outcome;
+use crate::changes_done::{note, outcome};
 use crate::dropped::check_none_served;
 use crate::error::MetaError;
 use crate::files::{check_no_symlink, file_of, put_file};
@@ -74,12 +74,13 @@ impl<K: KeyValue> Meta<K> {
         let now = self.wall_time();
         self.change_as(Some(number), |txn| {
             let mut file = file_of(txn, put)?;
-            let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
-            check_growth(txn, &file, to)?;
+            // Before the checks: a growth that was made is not refused because there is no room for another one.
             let mut growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
             if growths.iter().any(|growth| growth.number == number) {
                 return Ok((file, true));
             }
+            let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
+            check_growth(txn, &file, to)?;
             check_none_served(txn, put)?;
             check_token(txn, &file, token)?;
             if (file.size_bytes, file.truncation_count) != (from, truncation_count) {
@@ -100,6 +101,25 @@ impl<K: KeyValue> Meta<K> {
                 return Err(MetaError::WasRefused);
             }
             Ok((file, true))
+        })
+    }
+
+    /// Notes that the growth with this `number` is refused, so that a late copy of its request has no effect. Returns the
+    /// file if the growth was made before, and then notes nothing.
+    ///
+    /// # Errors
+    /// [`MetaError::FileGone`], and errors of the metadata store.
+    pub fn refuse_growth(&self, put: PutId, number: u64) -> Result<Option<FileRecord>, MetaError> {
+        self.change(|txn| {
+            let file = file_of(txn, put)?;
+            let growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
+            if growths.iter().any(|growth| growth.number == number) {
+                return Ok(Some(file));
+            }
+            if outcome(txn, number)?.is_none() {
+                note(txn, number, ChangeOutcome::Refused)?;
+            }
+            Ok(None)
         })
     }
 }

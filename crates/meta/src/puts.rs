@@ -181,25 +181,30 @@ impl<K: KeyValue> Meta<K> {
             let PutTarget::New {
                 ref at,
                 pool: pool_id,
-                ref mut size_bytes,
                 ..
             } = record.target
             else {
                 return Err(MetaError::UnknownPut(put));
             };
-            check_put(txn, &absolute(txn, at)?, size, |file| txn.keeps(file))?;
-            *size_bytes = size;
             let mut stripes = pending_stripes(txn, &record)?;
             let entered_count = record.entered_count;
+            // Before the checks: an extension that was made is not refused because there is no room for another one.
             if step.checked_add(1) == Some(record.step) {
                 return Ok((entered_count, stripes));
             }
+            check_put(txn, &absolute(txn, at)?, size, |file| txn.keeps(file))?;
             // Those that have entered were stored, so the client keeps them.
             let kept = kept_count.checked_sub(entered_count);
             let Some(kept) = kept.filter(|_| step == record.step) else {
                 let step = record.step;
                 return Err(MetaError::PutStep { put, step });
             };
+            if let PutTarget::New {
+                ref mut size_bytes, ..
+            } = record.target
+            {
+                *size_bytes = size;
+            }
             let kept = usize::try_from(kept).unwrap_or(usize::MAX);
             let kept = kept.min(stripes.len());
             for stripe in stripes.split_off(kept) {

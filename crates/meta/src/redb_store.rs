@@ -100,6 +100,11 @@ impl RedbStore {
         Self::over(database)
     }
 
+    /// Whether no transaction was ever made.
+    pub fn is_blank(&self) -> bool {
+        lock(&self.made).stored == Stored::default()
+    }
+
     fn over(database: Database) -> Result<Self, MetaError> {
         let txn = database.begin_read().map_err(storage("begin a read"))?;
         let stored = stored_in(txn.open_table(POSITION))?;

@@ -153,9 +153,11 @@ enum Memory {
     None,
 }
 
-/// Place in a new memory for the identity of the array that is about to be created. The array's superblock is written over
-/// it at the end.
+/// Place in a new memory for the identity of the array that is about to be created, then for [`BEGUN_MARK`]. The array's
+/// superblock is written over both at the end.
 const BEGUN_AT: u64 = 8;
+/// Sets a memory whose array is about to be created apart from a file of others that begins with zeros.
+const BEGUN_MARK: [u8; 8] = *b"GABINVRM";
 
 impl Memory {
     fn open(path: &Path) -> Result<Self, ServerError> {
@@ -172,21 +174,40 @@ impl Memory {
             Ok(_) => {}
         }
         let nvram = MappedNvram::open(path).map_err(io_error("open", path))?;
-        // The superblock is written last.
-        let (mut first, mut begun) = ([0; 8], [0; 8]);
-        let mut read = nvram.read(0, &mut first);
-        if nvram.length_bytes() > BEGUN_AT {
-            read = read.and_then(|()| nvram.read(BEGUN_AT, &mut begun));
-        }
+        let mut head = [0; 24];
+        let head_bytes = head.len().min(nvram.length_bytes() as usize);
+        let read = nvram.read(0, &mut head[..head_bytes]);
         read.map_err(io_error("read", path))?;
-        if first != [0; 8] {
+        // The superblock is written last.
+        if head[..8] != [0; 8] {
             return Ok(Self::Made(nvram));
         }
-        let begun = u64::from_le_bytes(begun);
-        Ok(Self::Unmade {
-            begun: (begun != 0).then_some(begun),
+        if head[16..] == BEGUN_MARK {
+            let begun = u64::from_le_bytes(std::array::from_fn(|at| head[8 + at]));
+            return Ok(Self::Unmade { begun: Some(begun) });
+        }
+        if is_zero(&nvram).map_err(io_error("read", path))? {
+            return Ok(Self::Unmade { begun: None });
+        }
+        Err(ServerError::ForeignMemory {
+            path: path.to_owned(),
         })
     }
+}
+
+/// Whether a memory has zeros only.
+fn is_zero(nvram: &MappedNvram) -> io::Result<bool> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < nvram.length_bytes() {
+        let length = (nvram.length_bytes() - at).min(bytes.len() as u64) as usize;
+        nvram.read(at, &mut bytes[..length])?;
+        if bytes[..length].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += length as u64;
+    }
+    Ok(true)
 }
 
 /// Creates an array of devices that are blank, or have only the writes of an earlier attempt to create the array with the
@@ -223,8 +244,7 @@ fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerE
         Some(identity) => identity,
         None => u64::from_le_bytes(random_bytes()?).max(1),
     };
-    let nvram = make_memory(&config.nvram, geometry.nvram_bytes(), identity);
-    let nvram = nvram.map_err(io_error("create", &config.nvram))?;
+    let nvram = make_memory(&config.nvram, geometry.nvram_bytes(), identity)?;
     let options = FlashOptions::default();
     let made = FlashStore::format(geometry, identity, devices, nvram, options)?;
     Ok(made)
@@ -232,20 +252,26 @@ fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerE
 
 /// Creates the file of a memory. It names the array before a device of the array is written: an attempt that a crash ended
 /// can be repeated, and no device of another array is taken for one of the attempt.
-fn make_memory(path: &Path, length_bytes: u64, identity: u64) -> io::Result<MappedNvram> {
+fn make_memory(path: &Path, length_bytes: u64, identity: u64) -> Result<MappedNvram, ServerError> {
     let mut making = path.as_os_str().to_owned();
     making.push(".new");
     let making = PathBuf::from(making);
-    match fs::remove_file(&making) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match Memory::open(&making)? {
+        Memory::None => {}
+        // An earlier attempt left it.
+        Memory::Unmade { .. } => fs::remove_file(&making).map_err(io_error("remove", &making))?,
+        Memory::Made(_) => return Err(ServerError::ForeignMemory { path: making }),
     }
-    let nvram = MappedNvram::create(&making, length_bytes)?;
-    nvram.write(BEGUN_AT, &identity.to_le_bytes())?;
-    nvram.persist(std::slice::from_ref(&(0..PAGE_BYTES as u64)))?;
-    fs::rename(&making, path)?;
-    fs::File::open(directory_of(path))?.sync_all()?;
-    Ok(nvram)
+    let create = || {
+        let nvram = MappedNvram::create(&making, length_bytes)?;
+        nvram.write(BEGUN_AT, &identity.to_le_bytes())?;
+        nvram.write(BEGUN_AT + 8, &BEGUN_MARK)?;
+        nvram.persist(std::slice::from_ref(&(0..PAGE_BYTES as u64)))?;
+        fs::rename(&making, path)?;
+        fs::File::open(directory_of(path))?.sync_all()?;
+        Ok(nvram)
+    };
+    create().map_err(io_error("create", path))
 }
 
 /// The directory of a file.
@@ -256,18 +282,21 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Refuses a device that is named twice, also by another path. Nothing is written before.
+/// Refuses a device that is named twice, also by another path or another name of its file. Nothing is written before.
 fn check_named_once(config: &ArrayConfig) -> Result<(), ServerError> {
-    let mut named = BTreeSet::new();
+    let mut paths = BTreeSet::new();
+    let mut files = BTreeSet::new();
     for path in &config.devices {
-        let absolute = match (path.canonicalize(), path.file_name()) {
-            (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+        let is_new = match fs::metadata(path) {
+            Ok(found) => files.insert((found.dev(), found.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let directory = directory_of(path).canonicalize();
-                directory.map(|directory| directory.join(name))
+                let directory = directory.map_err(io_error("open", path))?;
+                paths.insert((directory, path.file_name()))
             }
-            (found, _) => found,
+            Err(error) => return Err(io_error("open", path)(error)),
         };
-        if !named.insert(absolute.map_err(io_error("open", path))?) {
+        if !is_new {
             return Err(ServerError::SameDevice { path: path.clone() });
         }
     }
@@ -598,6 +627,14 @@ mod tests {
             "{refused}"
         );
         assert!(!config.devices[0].exists(), "nothing is made before");
+        fs::write(&config.devices[1], []).unwrap();
+        config.devices[3] = directory.path().join("another-name");
+        fs::hard_link(&config.devices[1], &config.devices[3]).unwrap();
+        let refused = Array::open(&config).map(drop).unwrap_err();
+        assert!(
+            matches!(refused, ServerError::SameDevice { .. }),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -638,6 +675,7 @@ mod tests {
         let attempt = |identity: u64| {
             let mut memory = vec![0; 4096];
             memory[8..16].copy_from_slice(&identity.to_le_bytes());
+            memory[16..24].copy_from_slice(&BEGUN_MARK);
             fs::write(&config.nvram, memory).unwrap();
         };
         attempt(identity ^ 1);
@@ -650,6 +688,32 @@ mod tests {
         fs::write(&config.devices[3], []).unwrap();
         let array = Array::open(&config).unwrap();
         assert!(array.disk.store().absent_devices().is_empty());
+    }
+
+    #[test]
+    fn files_of_others_are_never_taken_for_a_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        let new = directory.path().join("nvram.new");
+        // File systems begin with zeros: ext4 has 1 KiB of them, btrfs 64 KiB.
+        for at in [8, 1024, 64 << 10, (2 << 20) - 1] {
+            for place in [&config.nvram, &new] {
+                let mut foreign = vec![0; 2 << 20];
+                foreign[at] = 7;
+                fs::write(place, &foreign).unwrap();
+                let refused = Array::open(&config).map(drop).unwrap_err();
+                assert!(
+                    matches!(&refused, ServerError::ForeignMemory { path } if path == place),
+                    "{refused}"
+                );
+                assert!(fs::read(place).unwrap() == foreign);
+                fs::remove_file(place).unwrap();
+            }
+        }
+        // A crash may leave any part of a new memory's zeros.
+        fs::write(&new, vec![0; 4096]).unwrap();
+        drop(Array::open(&config).unwrap());
+        assert!(!new.exists());
     }
 
     #[test]

@@ -164,6 +164,13 @@ pub enum ServerError {
         /// Its path.
         path: PathBuf,
     },
+    /// The file for an array's memory has contents of others.
+    #[error("{} has contents, and they are not the memory of an array; name a new or empty file with --nvram, or remove \
+    this one if nothing needs it", path.display())]
+    ForeignMemory {
+        /// Its path.
+        path: PathBuf,
+    },
     /// The metadata cannot be used.
     #[error(transparent)]
     Meta(#[from] MetaError),

@@ -71,11 +71,16 @@ impl MetadataPlace {
     /// As [`MetadataPlace::open`].
     pub fn open_or_create(&self, options: &StoreOptions) -> Result<MetadataStore, ServerError> {
         match self {
-            Self::File { path, .. } if path.exists() => self.open(options),
             Self::File { path, log } => {
-                let made = logged(RedbStore::create(path)?, log.as_deref());
-                if made.is_err() {
-                    // It is blank. The first error is the one to tell.
+                if path.try_exists().map_err(io_error("look for", path))? {
+                    return self.open(options);
+                }
+                // Another process may have made it just now.
+                let store = RedbStore::create(path)?;
+                let is_blank = store.is_blank();
+                let made = logged(store, log.as_deref());
+                if made.is_err() && is_blank {
+                    // The first error is the one to tell.
                     let _ = std::fs::remove_file(path);
                 }
                 made

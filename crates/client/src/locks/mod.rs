@@ -254,6 +254,7 @@ impl LockHandle {
         let what = format!("changing a lock in {}", self.locks.file);
         let mut attempts = self.client.attempts(what, 0);
         let mut lost = None;
+        let mut was_stale = false;
         loop {
             let awaited = session.begin();
             let number = awaited.number;
@@ -277,6 +278,10 @@ impl LockHandle {
             };
             let is_silent =
                 matches!(&error, ClientError::NoCoordinator(_)) || error.cause().leaves_doubt();
+            // Closes of many files may have overtaken the request. If the file is gone, the second answer is the same.
+            if error.cause() == Cause::Stale && !std::mem::replace(&mut was_stale, true) {
+                continue;
+            }
             if !is_silent {
                 // A coordinator whose metadata have failed cannot say whether it has made the change.
                 let doubtful = (error.cause() == Cause::Failure).then_some(number);

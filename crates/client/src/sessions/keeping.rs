@@ -102,9 +102,13 @@ impl Keeper<'_> {
         if let Err(silent @ CoordinatorError::Silent(_)) = reported {
             return Err(silent);
         }
+        // What is owed then belongs to the session after it, which the next call tells.
+        if session.is_over() {
+            return reported.map(|()| false);
+        }
         let open = &self.sessions.open;
         let owed = open.take_owed(REPORTED_FILES_MAX);
-        if owed.is_empty() || session.is_over() {
+        if owed.is_empty() {
             return reported.map(|()| false);
         }
         let awaited = session.begin();

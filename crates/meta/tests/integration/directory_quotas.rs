@@ -446,6 +446,28 @@ fn a_file_that_takes_the_place_of_a_larger_one_is_not_refused_by_a_lowered_quota
 }
 
 #[test]
+fn what_was_made_is_not_refused_when_its_answer_was_lost_and_the_quota_is_lowered() {
+    const SEGMENT: u64 = 4096;
+    let (meta, pool) = cluster();
+    let begun = begin(&meta, &pool, "d/new", SEGMENT).expect("no quota");
+    put(&meta, &pool, "d/old", 600).expect("no quota");
+    let old = meta.file("d/old").expect("made").put;
+    let extend = || {
+        let more = [crate::fixture::place(1)];
+        let extended = meta.extend_put(begun, (0, 1), 2 * SEGMENT, &more, 2);
+        extended.map(|(_, stripes)| stripes.len())
+    };
+    let grow = || meta.grow_from(old, (600, 10), (77, 0), FencingToken(0));
+    assert_eq!(extend(), Ok(2));
+    let grown = grow().expect("no quota");
+    let id = directory(&meta, "d").expect("made");
+    meta.set_directory_quota(id, change(Some(1), None))
+        .expect("few entries");
+    assert_eq!(extend(), Ok(2));
+    assert_eq!(grow(), Ok(grown));
+}
+
+#[test]
 fn a_put_that_brings_directories_or_leaves_the_old_file_is_refused_when_it_begins() {
     let (meta, pool) = cluster();
     put(&meta, &pool, "d/f", 600).expect("no quota");

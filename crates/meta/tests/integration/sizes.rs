@@ -258,6 +258,11 @@ fn appends_get_ranges_of_their_own_also_after_a_lost_answer() {
     assert_eq!(meta.refuse(4), Ok(false));
     let from = SEGMENT + 30;
     assert_eq!(grow(from, 1, 4), Err(MetaError::WasRefused), "a late copy");
+    assert_eq!(meta.refuse_growth(file.put, 5), Ok(None));
+    assert_eq!(grow(from, 1, 5), Err(MetaError::WasRefused), "a late copy");
+    // Another copy of the request was faster.
+    let made = meta.refuse_growth(file.put, 2).unwrap();
+    assert_eq!(made.expect("it was made").size_bytes, from);
     let large = meta.grow(file.put, FILE_BYTES_MAX + 1, 0);
     assert_eq!(large, Err(MetaError::FileTooLarge));
     assert_eq!(grow(u64::MAX, 1, 3), Err(MetaError::FileTooLarge));

@@ -3,7 +3,7 @@
 use crate::arguments::Place;
 use crate::commands::connect;
 use crate::failure::Failure;
-use crate::output::{Format, Shown, counted, print_json, say, wrapped};
+use crate::output::{Format, Shown, counted, print_json, say, say_failure};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gabion_client::{Cause, Client, ClientError};
 use serde_json::json;
@@ -48,14 +48,14 @@ async fn remove_names(client: &Client, names: Vec<String>, format: Format) -> Re
         }
     }
     if format == Format::Json {
-        let failure = failures.first().map(ToString::to_string);
-        print_json(&json!({ "deleted": deleted, "failure": failure }))?;
+        let sentences: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        print_json(&json!({ "deleted": deleted, "failures": sentences }))?;
     }
     let Some(last) = failures.pop() else {
         return Ok(());
     };
     for error in failures {
-        eprintln!("{}", wrapped(&error.to_string(), 2));
+        say_failure(error);
     }
     Err(last.into())
 }

@@ -103,6 +103,11 @@ impl Known {
     /// Its client could not be heard for some time.
     pub(super) fn give_time(&mut self, extra_ms: u64) {
         self.heard_ms = self.heard_ms.saturating_add(extra_ms);
+        self.excuse_report(extra_ms);
+    }
+
+    /// Its client could not report its files for some time.
+    pub(super) fn excuse_report(&mut self, extra_ms: u64) {
         let since_ms = &mut self.unreported_since_ms;
         *since_ms = since_ms.map(|since_ms| since_ms.saturating_add(extra_ms));
     }

@@ -161,6 +161,13 @@ impl ClientSessions {
         }
     }
 
+    /// No client could report its files for this time.
+    pub(super) fn excuse_reports(&self, extra_ms: u64) {
+        for known in lock(&self.state).sessions.values_mut() {
+            known.excuse_report(extra_ms);
+        }
+    }
+
     /// A session's client opens a file. The caller then looks the file up, and calls [`ClientSessions::settle_open`].
     ///
     /// # Errors

@@ -199,6 +199,20 @@ fn a_session_that_does_not_report_ends_although_it_is_renewed() {
     assert!(!is_kept(&sessions));
 }
 
+/// Renewals count while the metadata are away, and reports cannot be taken.
+#[test]
+fn a_session_that_could_not_report_gets_its_time_back() {
+    let sessions = ClientSessions::new(vec![SESSION], Vec::new(), 0);
+    for now_ms in (0..100_000).step_by(500) {
+        assert_eq!(sessions.renew(SESSION, now_ms), SessionState::Unreported);
+        sessions.excuse_reports(500);
+        assert!(sessions.end_silent(now_ms).is_empty(), "after {now_ms} ms");
+    }
+    let nothing = (&[][..], 0, true);
+    let reported = report(&sessions, request(SESSION, 5, 5), nothing);
+    assert_eq!(reported, Ok(SessionState::GoesOn));
+}
+
 #[test]
 fn a_file_is_open_from_its_making_on_unless_no_copy_of_the_put_has_stored_it() {
     let sessions = two();

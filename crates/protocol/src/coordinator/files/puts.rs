@@ -432,13 +432,15 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             None => meta.grow(file, size_bytes, truncation_count),
             Some((from, number)) => {
                 let by = size_bytes.saturating_sub(from);
-                let grown = meta.grow_from(file, (from, by), (number, truncation_count), token);
-                if let Err(MetaError::Quota(_)) = grown {
+                match meta.grow_from(file, (from, by), (number, truncation_count), token) {
                     // The quota may have room when a late copy of the request arrives, and the client takes the answer as
-                    // final.
-                    meta.refuse(number)?;
+                    // final. Another copy may have found room by now.
+                    Err(full @ MetaError::Quota(_)) => match meta.refuse_growth(file, number)? {
+                        Some(made) => Ok((made, true)),
+                        None => Err(full),
+                    },
+                    grown => grown,
                 }
-                grown
             }
         };
         let look = move |meta: &Meta<K>| match grow(meta) {

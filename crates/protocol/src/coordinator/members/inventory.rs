@@ -88,7 +88,10 @@ pub(super) fn decide<K: KeyValue + Send + Sync + 'static>(
         let stale = stripe.staleness(chunk.index);
         if stale.is_some() {
             inventory.has_repairs = true;
-            pools.note_stale(meta, stripe)?;
+            // Those that were stale before have been counted.
+            if marked.contains_key(&chunk.stripe) {
+                pools.note_stale(meta, stripe)?;
+            }
         }
         let Some(verdict) = verdict else { continue };
         let was_lost = facts.record.staleness(chunk.index);

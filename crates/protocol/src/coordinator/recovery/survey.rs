@@ -99,7 +99,8 @@ impl<K: KeyValue + Send + Sync + 'static> Survey<K> {
             && self.was_started_on(heard).await?
         {
             let sentence = "a coordinator that no node follows has started on this copy of the metadata and has changed \
-                it; restore it again, and start the new one with --recover only";
+                it; restore it again, and start the new one with --recover only; if the backup itself has that start, \
+                restore one from before it";
             return Err(Denial::new(Cause::Stale, sentence));
         }
         Ok(known)

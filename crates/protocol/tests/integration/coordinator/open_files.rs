@@ -2,10 +2,11 @@
 //! coordinator, and go with the client that dies.
 
 use crate::coordinator::bed::Bed;
+use crate::coordinator::membership::beat;
 use gabion_layout::NodeId;
-use gabion_meta::{ClientSessionId, PutId};
+use gabion_meta::{ClientSessionId, MetaError, PutId};
 use gabion_protocol::message::{
-    CLIENT_SESSION_MS, CoordinatorReply, NodeRequest, OpenedFile, Opener, ReportPart, SessionState,
+    CLIENT_SESSION_MS, CoordinatorReply, NodeHealth, NodeRequest, OpenedFile, Opener, ReportPart, SessionState,
     ask,
 };
 
@@ -229,6 +230,42 @@ fn after_a_restart_the_files_of_a_client_that_does_not_return_go() {
     bed.pass(4_000);
     assert_eq!(link_count(&mut bed, file), None);
     assert_eq!(used(&mut bed), (0, 0, 0));
+}
+
+/// The metadata are away for longer than a client has to report. It renews its session, and cannot report.
+#[test]
+fn an_outage_behind_a_restart_costs_no_client_its_open_files() {
+    let mut bed = Bed::three_racks();
+    let file = file(&mut bed, "f");
+    let session = session(&mut bed);
+    assert!(open(&mut bed, file, opener(session, 1)));
+    remove(&mut bed, "f", file, 1);
+    restart(&mut bed);
+    bed.store().depose(Some(MetaError::Away {
+        reason: "test".to_owned(),
+    }));
+    for _ in 0..5 * CLIENT_SESSION_MS / 1_000 {
+        bed.pass_in_silence(1_000);
+        for node in 0..9 {
+            let incarnation = bed.incarnation(NodeId(node));
+            bed.ask(beat(NodeId(node), incarnation, NodeHealth::default()));
+        }
+        let busy = bed.ask(ask::RenewSession(session));
+        assert!(matches!(busy, CoordinatorReply::Busy(_)), "{busy:?}");
+    }
+    bed.store().depose(None);
+    bed.pass_in_silence(1_000);
+    assert_eq!(renew(&mut bed, session), SessionState::Unreported);
+    let part = ReportPart {
+        report: 5,
+        index: 0,
+        is_last: true,
+    };
+    let opened = vec![OpenedFile { file, number: 5 }];
+    let state = report(&mut bed, opener(session, 5), (opened, Some(part)), Vec::new());
+    assert_eq!(state, SessionState::GoesOn);
+    bed.pass(1_000);
+    assert_eq!(link_count(&mut bed, file), Some(0));
 }
 
 #[test]
