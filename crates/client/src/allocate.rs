@@ -1,10 +1,11 @@
-//! Space that is allocated for a range of a file, as POSIX's `posix_fallocate` does: later writes to the range need no new
-//! stripes. Holes get stripes of zeros, by the same changes as those of writes into holes, some stripes at a time. A stripe
-//! that other files share is stored anew, because the first write to it would need a new one.
+//! Space that is allocated for a range of a file, as POSIX's `posix_fallocate` does: later writes to the range need
+//! no new stripes. Holes get stripes of zeros, by the same changes as those of writes into holes, some stripes at a
+//! time. A stripe that other files share is stored anew, because the first write to it would need a new one.
 //!
 //! Not covered: journals and reserves of nodes, which updates in place take; and snapshots that are taken later, which
 //! share the stripes again.
 
+use crate::attempts::Attempts;
 use crate::error::ClientError;
 use crate::file::File;
 use crate::layout::Layout;
@@ -19,16 +20,17 @@ use gabion_protocol::message::{Cause, Denial};
 
 impl File {
     /// Allocates space for a range: writes to it need no new stripes afterwards, until its bytes are punched or shared.
-    /// Holes stay zero, and their zeros are stored, so this takes the time of storing as many bytes. If the file `grows`,
-    /// it has all bytes of the range afterwards. Otherwise it keeps its size, and segments behind its end get no space.
+    /// Holes stay zero, and their zeros are stored, so this takes the time of storing as many bytes. If the file
+    /// `grows`, it has all bytes of the range afterwards. Otherwise it keeps its size, and segments behind its end
+    /// get no space.
     ///
-    /// What is known to have no room is refused before anything changes. Further steps are not made when `is_over` says so.
-    /// Returns the end of the part of the range that has its space, and the error that ended the call. The file may have
-    /// grown to that end.
+    /// What is known to have no room is refused before anything changes. Further steps are not made when `is_over`
+    /// says so. Returns the end of the part of the range that has its space, and the error that ended the call. The
+    /// file may have grown to that end.
     ///
     /// # Errors
-    /// Those of [`File::write`]; [`ClientError::Refused`] also for a range behind the end of a file whose blocks are
-    /// replicated at first.
+    /// Those of [`File::write`]; [`ClientError::Late`] while others keep changing the file; [`ClientError::Refused`]
+    /// also for a range behind the end of a file whose blocks are replicated at first.
     pub async fn allocate(
         &self,
         range: ByteRange,
@@ -39,10 +41,19 @@ impl File {
         if let Err(error) = self.check_room(range, grows).await {
             return (at, Err(error));
         }
+        let mut in_vain: Option<Attempts> = None;
         while at < range.end() {
             let rest = ByteRange::new(at, range.end() - at);
             match self.allocate_some(rest, grows).await {
-                Ok(done) => at = done,
+                Ok(done) if done > at => (at, in_vain) = (done, None),
+                Ok(_) => {
+                    let what = || format!("allocating space for {}", self.name());
+                    let attempts = in_vain.get_or_insert_with(|| self.client.attempts(what(), 0));
+                    let paused = attempts.pause("others change the file at the same time");
+                    if let Err(error) = paused.await {
+                        return (at, Err(error));
+                    }
+                }
                 Err(error) => return (at, Err(error)),
             }
             if is_over() {
@@ -52,8 +63,8 @@ impl File {
         (at, Ok(()))
     }
 
-    /// Refuses an allocation of several steps for which the disks or a quota are known to have too little room. One step is
-    /// refused as a whole anyway.
+    /// Refuses an allocation of several steps for which the disks or a quota are known to have too little room. One
+    /// step is refused as a whole anyway.
     ///
     /// # Errors
     /// [`ClientError::Refused`], and those of [`File::refresh_size`].
@@ -91,7 +102,8 @@ impl File {
         }
     }
 
-    /// Data bytes that an allocation adds to the file's stripes. One look-up tells of a layout window and the hole behind it.
+    /// Data bytes that an allocation adds to the file's stripes. One look-up tells of a layout window and the hole
+    /// behind it.
     async fn missing_within(&self, range: ByteRange, grows: bool) -> Result<u64, ClientError> {
         let (mut bytes, mut at) = (0_u64, range.offset);
         while at < range.end() {
