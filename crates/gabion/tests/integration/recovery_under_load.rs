@@ -5,7 +5,7 @@
 //!
 //! `GABION_CRASH_ROUNDS` sets the rounds, `GABION_CRASH_SEED` what is drawn.
 
-use crate::support::{Load, TestCluster, gabion, path_text, pattern, text, wait_at_most, wait_for};
+use crate::support::{Load, TestCluster, gabion, path_text, pattern, text, wait_for};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -303,7 +303,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         cluster.run(&["chaos", "start-node", &node.to_string()]);
     }
     // Puts whose clients have gone silent are kept for half a minute.
-    wait_at_most(150, "nodes store what counts and nothing else", || {
+    wait_for("nodes store what counts and nothing else", || {
         let [expected, found] = chunk_files(&cluster);
         expected == found
     });
