@@ -8,7 +8,6 @@ use cluster::{Cluster, Fault};
 use gabion_layout::ChunkIndex;
 use gabion_planner::repair::SCHEMES;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// The results of Hadoop's own coders and layout, written by `hdfs/`'s `KnownAnswersTest`.
 const ANSWERS: &str = include_str!("tests/hadoop_answers.txt");
@@ -159,6 +158,10 @@ async fn a_helper_that_cannot_be_reached_is_replaced() {
     ] {
         let mut cluster = Cluster::new("rs", (3, 2), 3 * 16 * cluster::CELL_BYTES).await;
         cluster.spoil(2, fault).await;
+        if fault == Fault::Silent {
+            // The others have to be ready within twice this time.
+            cluster.stall_ms = 2_000;
+        }
         for scheme in ["pipeline", "conventional"] {
             let rebuilt = cluster.rebuild(&[0], scheme, &[]).await;
             let rebuilt = rebuilt.unwrap_or_else(|error| panic!("{fault:?} {scheme}: {error}"));
@@ -187,10 +190,9 @@ async fn invalid_tasks_are_refused() {
         (&[1, 1], "pipeline"),
         (&[0], "by-pigeon"),
     ] {
-        let refused = tokio::time::timeout(
-            Duration::from_secs(10),
-            cluster.rebuild(targets, scheme, &[]),
-        );
+        // Less than the time after which a rebuild fails because no frame comes.
+        let refused =
+            tokio::time::timeout(cluster::LIMIT / 2, cluster.rebuild(targets, scheme, &[]));
         assert!(refused.await.unwrap().is_err(), "{targets:?} {scheme}");
     }
     cluster.deadline_ms = 3_600_001;
@@ -300,8 +302,7 @@ async fn orders_go_to_the_plugin_and_its_answers_come_back() {
             (Kind::Row, b""),
         ] {
             let (stream, from) = listener.accept().await.unwrap();
-            let limit = Duration::from_secs(20);
-            let (mut reading, writing) = accept(stream, from, limit).await.unwrap();
+            let (mut reading, writing) = accept(stream, from, cluster::LIMIT).await.unwrap();
             let order = reading.frame().await.unwrap();
             assert_eq!((order.kind, &order.body[..]), (Kind::Order, &b"order"[..]));
             writing.send(answer, vec![body.into()]).await.unwrap();

@@ -211,7 +211,7 @@ mod tests {
         let mut filling = std::pin::pin!(filling);
         let mut full = stream.passage();
         loop {
-            let moment = std::time::Duration::from_millis(300);
+            let moment = std::time::Duration::from_secs(1);
             let _ = tokio::time::timeout(moment, filling.as_mut()).await;
             let now = stream.passage();
             if now == full {

@@ -49,7 +49,7 @@ fn attacker(security: Security) -> Arc<Endpoint> {
 }
 
 fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_mins(2)
 }
 
 /// The requests that delete, fence or settle.

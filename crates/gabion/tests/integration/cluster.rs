@@ -198,7 +198,8 @@ fn each_command_prints_json_if_asked() {
 
 #[test]
 fn a_dead_node_is_repaired_without_being_asked() {
-    let cluster = TestCluster::start_with(3, 3, &["--lease-ms=500", "--grace-s=1"]);
+    // So long that a busy machine delays no living node until it is repaired.
+    let cluster = TestCluster::start_with(3, 3, &["--lease-ms=5000", "--grace-s=5"]);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
     let expected = pattern(700 * KIB, 3);
     cluster.put("disk", &expected);

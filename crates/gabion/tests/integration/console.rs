@@ -39,7 +39,7 @@ impl Browser {
     fn send(&self, request: &str, lines: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).expect("the console listens");
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_mins(4)))
             .expect("a time limit");
         let (cookie, lines) = (&self.cookie, lines.join("\r\n"));
         let length = body.len();

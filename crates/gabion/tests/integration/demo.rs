@@ -2,7 +2,7 @@
 //! nothing behind, also when it is interrupted.
 
 use crate::support::mount::can_mount;
-use crate::support::{complaint, gabion, processes_of, text, wait_at_most, wait_for};
+use crate::support::{complaint, gabion, processes_of, text, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -116,7 +116,7 @@ fn a_signal_during_the_step_with_a_mount_leaves_none() {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         table.contains(temporary.path().to_str().unwrap())
     };
-    wait_at_most(120, "the demo has mounted its cluster", mounts);
+    wait_for("the demo has mounted its cluster", mounts);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();

@@ -285,31 +285,31 @@ fn a_mount_shows_the_space_without_reserves_and_without_nodes_that_leave() {
             space.f_blocks * space.f_frsize,
         )
     };
-    // Two data chunks, two parity chunks, and a reserve behind each of these: a third is for data. Others use the disk too.
-    let df = cluster.json(&["df"]);
-    let all = |field| number(&df["all"], field);
-    let (free, total) = shown();
     let is_about = |shown: u64, bytes: u64| shown.abs_diff(bytes) * 20 <= bytes;
-    assert!(is_about(free, all("free_bytes") / 3), "{free}: {df}");
-    assert!(is_about(total, all("capacity_bytes") / 3), "{total}: {df}");
+    // Two data chunks, two parity chunks, and a reserve behind each of these: a third is for data. Others use the disk too,
+    // so it may change between two commands.
+    let mut total_before = 0;
+    wait_for("the mount shows a third of all nodes' space", || {
+        let df = cluster.json(&["df"]);
+        let (free, total) = shown();
+        total_before = total;
+        println!("{free} of {total} bytes are free: {df}");
+        is_about(free, number(&df["all"], "free_bytes") / 3)
+            && is_about(total, number(&df["all"], "capacity_bytes") / 3)
+    });
     cluster.run(&["node", "drain", "5"]);
-    let df = cluster.json(&["df"]);
-    assert_eq!(df["nodes"][5]["free_bytes"], 0, "{df}");
-    assert_eq!(
-        number(&df["all"], "free_bytes"),
-        sum_of_nodes(&df, "free_bytes")
-    );
-    let (free_then, total_then) = shown();
-    assert!(is_about(free_then, free / 6 * 5), "{free_then} of {free}");
-    assert!(
-        is_about(total_then, total / 6 * 5),
-        "{total_then} of {total}"
-    );
-    let pools = cluster.json(&["pool", "ls"]);
-    assert!(
-        is_about(number(&pools[0], "free_data_bytes"), free_then),
-        "{pools}"
-    );
+    wait_for("the mount shows a third of five nodes' space", || {
+        let df = cluster.json(&["df"]);
+        assert_eq!(df["nodes"][5]["free_bytes"], 0, "{df}");
+        let free_bytes = number(&df["all"], "free_bytes");
+        assert_eq!(free_bytes, sum_of_nodes(&df, "free_bytes"));
+        let (free, total) = shown();
+        let pools = cluster.json(&["pool", "ls"]);
+        println!("{free} of {total} bytes are free: {df}, {pools}");
+        is_about(free, free_bytes / 3)
+            && is_about(total, total_before / 6 * 5)
+            && is_about(number(&pools[0], "free_data_bytes"), free)
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ const NODE: &str = "2";
 
 /// Five nodes in as many racks, with a file.
 fn start() -> (TestCluster, Vec<u8>) {
-    let cluster = TestCluster::start_with(5, 1, &["--lease-ms=500", "--grace-s=3600"]);
+    let cluster = TestCluster::start_with(5, 1, &["--lease-ms=3000", "--grace-s=3600"]);
     cluster.run(&["pool", "create", "vm", "--code=rs(2,2)", "--chunk=64KiB"]);
     let bytes = pattern(1 << 20, 31);
     cluster.put("f", &bytes);

@@ -15,6 +15,7 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
     cluster.run(&["pool", "create", "vm", "--code=rs(2,2)", "--chunk=64KiB"]);
     cluster.put("disk", &pattern(1 << 20, 1));
     let status = || cluster.json(&["cluster", "status"]);
+    let health_as_json = || cluster.output(&["--format=json", "health"]);
     let mut green = Value::Null;
     wait_for("every node was heard lately", || {
         green = status();
@@ -38,13 +39,15 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
     let troubles = yellow["troubles"].as_array().unwrap();
     assert!(troubles.contains(&"node 1 has failed".into()), "{yellow}");
     assert!(yellow["degraded_stripes"].as_u64().unwrap() > 0, "{yellow}");
-    let health = cluster.output(&["health"]);
-    assert_eq!(
-        health.status.code(),
-        Some(3),
-        "problems, but no stripe at the brink"
+    // On a busy machine, another node may be missed for a moment too.
+    wait_for(
+        "health tells of problems, but no stripe at the brink",
+        || {
+            let health = cluster.output(&["health"]);
+            assert!(text(&health.stdout).contains("node 1 has failed"));
+            health.status.code() == Some(3)
+        },
     );
-    assert!(text(&health.stdout).contains("node 1 has failed"));
     cluster.run(&["chaos", "kill-node", "2"]);
     cluster.wait_until_failed(&[1, 2]);
     let health = cluster.output(&["health"]);
@@ -57,11 +60,10 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
     cluster.run(&["repair", "--watch"]);
     cluster.run(&["chaos", "start-node", "1"]);
     wait_for("all is well", || status()["light"] == "green");
-    let health = cluster.json(&["health"]);
-    assert_eq!(
-        (&health["light"], &health["troubles"]),
-        (&"green".into(), &Value::Array(vec![]))
-    );
+    wait_for("health tells of no trouble", || {
+        let health: Value = serde_json::from_str(&text(&health_as_json().stdout)).expect("JSON");
+        (&health["light"], &health["troubles"]) == (&"green".into(), &Value::Array(vec![]))
+    });
     let log = cluster.run(&["cluster", "log"]);
     for words in [
         "node 1 is suspect",
@@ -108,7 +110,7 @@ async fn the_log_tells_why_a_store_has_failed() {
         incarnation: 1,
         reason: "cannot sync journal/7: the disk is gone".to_owned(),
     };
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_mins(2);
     let told = connection.expect("the coordinator listens");
     let told = told.call_coordinator(&failure.into(), deadline).await;
     assert_eq!(told.expect("it answers"), CoordinatorReply::Done);

@@ -1,7 +1,7 @@
 //! A volume of 1 TiB: writers overwrite places all over it while it is snapshotted, cloned, renamed and cut.
 
 use crate::support::writers::Draw;
-use crate::support::{TestCluster, fails_on, wait_at_most};
+use crate::support::{TestCluster, fails_on, wait_for};
 use bytes::Bytes;
 use gabion_client::{Client, File};
 use gabion_layout::ByteRange;
@@ -120,7 +120,7 @@ async fn change_under_writers(
     // Each place has a number, so that no later comparison is of holes alone.
     block_in_place(|| {
         let are_there = || !Place::acknowledged(places).contains(&0);
-        wait_at_most(120, "all places are written", are_there);
+        wait_for("all places are written", are_there);
     });
     let mut limits = Vec::new();
     for number in 0..SNAPSHOT_COUNT {
@@ -147,7 +147,7 @@ async fn change_under_writers(
             let now = Place::acknowledged(places);
             now.iter().zip(&after).all(|(now, then)| now > then)
         };
-        wait_at_most(120, "all places are written again", go_on);
+        wait_for("all places are written again", go_on);
     });
     ends.store(true, Ordering::SeqCst);
     for writer in writers {

@@ -1,7 +1,7 @@
 //! Advisory locks between mounts, by programs that know nothing of Gabion.
 
 use crate::support::mount::{Mounted, can_mount};
-use crate::support::{TestCluster, path_text, wait_at_most, wait_for};
+use crate::support::{TestCluster, path_text, wait_for};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -12,8 +12,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The time after which the locks of a silent mount are free, with some reserve for a busy machine.
-const FREE_LIMIT_S: u64 = 30;
+/// Limit of the time after which a waiting process has the lock. It is ten seconds where a mount is silent; the rest is for
+/// a busy machine.
+const FREE_LIMIT: Duration = Duration::from_mins(4);
 
 /// Whether this machine can mount and has Python: prints what is missing.
 fn can_lock() -> bool {
@@ -234,7 +235,7 @@ fn a_waiting_process_gets_its_lock_and_blocks_no_other_request() {
     assert_eq!(holder.ask("lockf un 0 10"), "ok");
     assert_eq!(waiter.answer(), "ok");
     let took = released.elapsed();
-    assert!(took < Duration::from_secs(5), "it woke after {took:?}");
+    assert!(took < FREE_LIMIT, "it woke after {took:?}");
     assert_eq!(waiter.ask("read 0 6"), "behind");
     println!("a waiting process of another mount got the lock {took:?} after its release");
 
@@ -307,7 +308,7 @@ fn a_crowd_that_locks_and_reads_at_once_is_served() {
     }
     drop(done);
     for count in 0..COUNT {
-        let end = served.recv_timeout(Duration::from_mins(2));
+        let end = served.recv_timeout(Duration::from_mins(4));
         assert_eq!(end, Ok(()), "{count} of {COUNT} threads have ended");
     }
 }
@@ -341,7 +342,7 @@ fn a_close_in_an_outage_ends_no_later_lock() {
     });
     let [mut rival, mut heir] = ["f", "g"].map(|name| Locker::open(&other.path(name)));
     // One round of what is owed frees this one, and must not free the other.
-    wait_at_most(FREE_LIMIT_S, "the owed unlock is made", || {
+    wait_for("the owed unlock is made", || {
         heir.ask("lockf ex 0 0") == "ok"
     });
     assert_eq!(rival.ask("lockf ex 0 0"), "EAGAIN");
@@ -380,7 +381,7 @@ fn locks_outlive_the_coordinator_and_not_their_mount() {
     }
     let took = begun.elapsed();
     println!("the locks of a killed and of a stopped mount were free after {took:?}");
-    assert!(took < Duration::from_secs(FREE_LIMIT_S), "{took:?}");
+    assert!(took < FREE_LIMIT, "{took:?}");
     assert_eq!(others[1].ask("read 0 5"), "again");
     assert_eq!(others[1].ask("write 0 other"), "ok");
 
@@ -393,8 +394,6 @@ fn locks_outlive_the_coordinator_and_not_their_mount() {
     assert_eq!(silent.ask("read 0 5"), "other");
     assert_eq!(silent.ask("lockf sh 0 0"), "EAGAIN");
     drop(others);
-    wait_at_most(FREE_LIMIT_S, "it is locked anew", || {
-        silent.ask("lockf ex 0 0") == "ok"
-    });
+    wait_for("it is locked anew", || silent.ask("lockf ex 0 0") == "ok");
     assert_eq!(silent.ask("write 0 later"), "ok");
 }

@@ -2,7 +2,7 @@
 //! they are closed. Their space is free when the mount closes them, ends or dies.
 
 use crate::support::mount::{Mounted, can_mount};
-use crate::support::{TestCluster, pattern, wait_at_most, wait_for};
+use crate::support::{TestCluster, pattern, wait_for};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,8 +11,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const KIB: usize = 1024;
-/// The longest time without a sign of life of a mount, and some more for the removal of its files.
-const LEASE_S: u64 = 20;
 
 fn cluster() -> TestCluster {
     let cluster = TestCluster::start(3, 2);
@@ -141,7 +139,7 @@ fn a_mount_that_is_killed_frees_its_removed_files_within_its_lease() {
     assert_eq!(used(&cluster).1, 1);
     mounted.signal(Signal::KILL);
     mounted.wait();
-    wait_at_most(LEASE_S, "the space is free", || {
+    wait_for("the space is free", || {
         let (files, orphans, _) = used(&cluster);
         (files, orphans) == (1, 0)
     });
@@ -180,8 +178,8 @@ fn a_coordinator_that_is_killed_loses_no_file_that_is_open() {
         cluster.run(&["chaos", "kill-coordinator"]);
         cluster.up();
     }
-    // Longer than a coordinator waits for reports.
-    wait_at_most(LEASE_S, "only open files stay", || used(&cluster).1 == 2);
+    // The coordinator waits for reports first.
+    wait_for("only open files stay", || used(&cluster).1 == 2);
     use_removed(&before, &bytes);
     use_removed(&after, &bytes);
     drop((before, after));
@@ -219,7 +217,7 @@ fn a_mount_that_is_cut_off_for_too_long_loses_removed_files_alone() {
     cluster.run(&["rm", "lost"]);
     assert_eq!(used(&cluster).1, 1);
     mounted.signal(Signal::STOP);
-    wait_at_most(LEASE_S, "the file is gone", || used(&cluster).1 == 0);
+    wait_for("the file is gone", || used(&cluster).1 == 0);
     mounted.signal(Signal::CONT);
     drop(holder.stdin.take());
     let ended = holder.wait_with_output().expect("it ends");

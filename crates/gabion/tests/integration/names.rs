@@ -5,12 +5,12 @@ use crate::support::{TestCluster, fails_on, path_text, pattern};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use gabion_client::{ClientError, NewFile};
 use gabion_meta::{AttributeChange, Existing};
+use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 fn names(listed: &Value) -> BTreeSet<String> {
@@ -369,6 +369,15 @@ fn files_are_listed_by_pages_and_directories_and_removed_by_prefix() {
     fails_on(&cluster, &["ls", "--limit=0"], 2);
 }
 
+/// A pipe that is full of empty lines: who writes to it waits until it is read.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    fcntl_setfl(&writer, OFlags::NONBLOCK).expect("it is open");
+    while writer.write(&[b'\n'; 4096]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).expect("it is open");
+    (reader, writer)
+}
+
 /// 2,500 names are three pages of the list.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_removed_by_prefix_while_another_client_removes_some_of_them() {
@@ -383,19 +392,28 @@ async fn files_are_removed_by_prefix_while_another_client_removes_some_of_them()
     made.try_collect::<()>().await.expect("there is room");
     client.create(NewFile::named("e")).await.expect("it is new");
     let mut command = cluster.command(&["rm", "--prefix=d/"]);
-    let mut removal = command.stdout(Stdio::piped()).spawn().expect("it starts");
-    let output = removal.stdout.take().expect("a pipe");
-    let mut deleted = BufReader::new(output)
+    let (reader, writer) = full_pipe();
+    let mut removal = command.stdout(writer).spawn().expect("it starts");
+    // It has an end to write to.
+    drop(command);
+    // The command has the whole first page when it removes a name. It waits then until that is read, with few more removals
+    // in flight.
+    while client.ls("d/00").await.expect("the cluster answers").len() == 100 {
+        let ended = removal.try_wait().expect("the child is ours");
+        assert_eq!(ended, None, "it waits until it is read");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let removed = (900..1_000).map(|number| {
+        let (client, name) = (&client, name(number));
+        async move { client.rm(name.as_str()).await }
+    });
+    let removed = stream::iter(removed).buffer_unordered(64);
+    removed.try_collect::<()>().await.expect("they are there");
+    let by_other = 100;
+    let lines = BufReader::new(reader)
         .lines()
         .map(|line| line.expect("text"));
-    // The command has the whole first page when it removes a name.
-    let first = deleted.next().expect("the first name");
-    let mut by_other = 0;
-    for number in (900..1_000).rev() {
-        by_other += usize::from(client.rm(name(number).as_str()).await.is_ok());
-    }
-    assert!(by_other > 0, "the command has removed all before");
-    let lines: Vec<String> = deleted.chain([first]).collect();
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
     let deleted = lines.iter().filter(|line| line.starts_with("deleted "));
     let deleted: BTreeSet<&String> = deleted.collect();
     assert!(removal.wait().expect("it ends").success());

@@ -26,7 +26,7 @@ const ACROSS: ByteRange = ByteRange {
 
 async fn connect(cluster: &TestCluster) -> Client {
     let options = ClientOptions {
-        deadline: Duration::from_secs(30),
+        deadline: Duration::from_mins(4),
         ..ClientOptions::default()
     };
     gabion_wire::connect(&cluster.coordinator(), cluster.security(), options)

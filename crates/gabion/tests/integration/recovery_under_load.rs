@@ -5,7 +5,7 @@
 //!
 //! `GABION_CRASH_ROUNDS` sets the rounds, `GABION_CRASH_SEED` what is drawn.
 
-use crate::support::{Load, TestCluster, gabion, path_text, pattern, text, wait_at_most, wait_for};
+use crate::support::{Load, TestCluster, gabion, path_text, pattern, text, wait_for};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -231,17 +231,20 @@ fn chunk_files(cluster: &TestCluster) -> [BTreeSet<(u64, String)>; 2] {
     [expected, found]
 }
 
-/// A scrub finds no damage. It cannot ask node `lost`, names it, and fails for that.
+/// A scrub finds no damage. It cannot ask node `lost`, names it, and fails for that. On a busy machine it is made again until
+/// it can ask all others.
 fn check_scrub(cluster: &TestCluster, lost: u64, round: u64) {
-    let scrub = cluster.output(&["--format=json", "scrub"]);
-    assert_eq!(scrub.status.code(), Some(1), "round {round}: {scrub:?}");
-    let scrubbed: serde_json::Value = serde_json::from_slice(&scrub.stdout).expect("JSON");
-    let damage = scrubbed["damage"].as_array().expect("a list");
-    assert!(damage.is_empty(), "round {round}: {scrubbed}");
-    assert_eq!(
-        scrubbed["unreachable_nodes"].as_array().expect("a list")[..],
-        [serde_json::json!(lost)]
-    );
+    wait_for("a scrub reaches all nodes but the lost one", || {
+        let scrub = cluster.output(&["--format=json", "scrub"]);
+        assert_eq!(scrub.status.code(), Some(1), "round {round}: {scrub:?}");
+        let scrubbed: serde_json::Value = serde_json::from_slice(&scrub.stdout).expect("JSON");
+        let damage = scrubbed["damage"].as_array().expect("a list");
+        assert!(damage.is_empty(), "round {round}: {scrubbed}");
+        let unreachable = scrubbed["unreachable_nodes"].as_array().expect("a list");
+        let lost = serde_json::json!(lost);
+        assert!(unreachable.contains(&lost), "round {round}: {scrubbed}");
+        unreachable.len() == 1
+    });
 }
 
 #[test]
@@ -303,7 +306,7 @@ fn a_full_node_recovery_survives_crashes_of_all_who_take_part() {
         cluster.run(&["chaos", "start-node", &node.to_string()]);
     }
     // Puts whose clients have gone silent are kept for half a minute.
-    wait_at_most(150, "nodes store what counts and nothing else", || {
+    wait_for("nodes store what counts and nothing else", || {
         let [expected, found] = chunk_files(&cluster);
         expected == found
     });

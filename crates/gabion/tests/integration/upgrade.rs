@@ -55,7 +55,7 @@ const LOADED: &str = "GABION_UPGRADED_BELOW";
 /// What such a process prints before the number of its finished rounds.
 const ROUNDS: &str = "rounds: ";
 /// Limit of the start of a server.
-const START_LIMIT: Duration = Duration::from_mins(2);
+const START_LIMIT: Duration = Duration::from_mins(4);
 
 /// The versions of a release that is one version ahead of this one.
 fn next() -> Versions {

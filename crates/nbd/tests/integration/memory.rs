@@ -55,21 +55,29 @@ impl Memory {
 
     fn store(&self, offset: u64, bytes: &[u8]) {
         let mut segments = self.segments();
-        for (at, byte) in (offset..).zip(bytes) {
-            let segment = segments.entry(at / SEGMENT);
+        for range in cut(ByteRange::new(offset, bytes.len() as u64)) {
+            let segment = segments.entry(range.offset / SEGMENT);
             let segment = segment.or_insert_with(|| vec![0; SEGMENT as usize]);
-            segment[(at % SEGMENT) as usize] = *byte;
+            let (at, from) = (range.offset % SEGMENT, range.offset - offset);
+            segment[at as usize..][..range.length as usize]
+                .copy_from_slice(&bytes[from as usize..][..range.length as usize]);
         }
     }
 
     /// Bytes of a range, without any check.
     pub(crate) fn bytes(&self, range: ByteRange) -> Vec<u8> {
         let segments = self.segments();
-        let byte = |at: u64| {
-            let segment = segments.get(&(at / SEGMENT));
-            segment.map_or(0, |segment| segment[(at % SEGMENT) as usize])
-        };
-        (range.offset..range.end()).map(byte).collect()
+        let mut bytes = Vec::with_capacity(range.length as usize);
+        for part in cut(range) {
+            let length = part.length as usize;
+            match segments.get(&(part.offset / SEGMENT)) {
+                Some(segment) => {
+                    bytes.extend(&segment[(part.offset % SEGMENT) as usize..][..length])
+                }
+                None => bytes.resize(bytes.len() + length, 0),
+            }
+        }
+        bytes
     }
 
     fn has_bad_byte(&self, range: ByteRange) -> bool {
@@ -87,19 +95,23 @@ impl Memory {
             .retain(|&at, _| !(first..last).contains(&at));
     }
 
-    /// Cuts a range at the borders of segments: each part, and whether it is stored.
+    /// The parts of a range by segments, and whether each is stored.
     fn parts(&self, range: ByteRange) -> Vec<(ByteRange, bool)> {
         let segments = self.segments();
-        let mut at = range.offset;
-        let mut parts = Vec::new();
-        while at < range.end() {
-            let end = (at / SEGMENT + 1) * SEGMENT;
-            let part = ByteRange::new(at, end.min(range.end()) - at);
-            parts.push((part, segments.contains_key(&(at / SEGMENT))));
-            at = part.end();
-        }
-        parts
+        let is_stored = |part: &ByteRange| segments.contains_key(&(part.offset / SEGMENT));
+        cut(range).map(|part| (part, is_stored(&part))).collect()
     }
+}
+
+/// Cuts a range at the borders of segments.
+fn cut(range: ByteRange) -> impl Iterator<Item = ByteRange> {
+    let mut at = range.offset;
+    std::iter::from_fn(move || {
+        let end = range.end().min((at / SEGMENT + 1) * SEGMENT);
+        let part = (at < end).then(|| ByteRange::new(at, end - at));
+        at = end;
+        part
+    })
 }
 
 fn failure(errno: Errno, sentence: &str) -> DeviceError {

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const LEASE_MS: u64 = 5_000;
 const LISTEN: &str = "127.0.0.1:0";
 /// Longest wait for a change that the servers make by themselves.
-const WAIT_LIMIT: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(4);
 
 /// A server and its run-time.
 pub(crate) struct Server {
@@ -176,7 +176,7 @@ pub(crate) fn pool(name: &str, update: UpdateScheme) -> PoolRequest {
     }
 }
 
-/// Asks again until there is an answer; fails after a minute.
+/// Asks again until there is an answer; fails after some minutes.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! The ports of a process: calls to itself, and a client whose coordinator does not answer.
 
 use crate::node_hello;
-use crate::processes::{Process, answer, ask, keep, within};
+use crate::processes::{FAR_MS, Process, answer, ask, keep, within};
 use futures::FutureExt;
 use gabion_client::{ClientError, ClientOptions};
 use gabion_layout::NodeId;
@@ -42,7 +42,7 @@ async fn a_call_of_a_process_to_itself_ends_at_its_deadline_and_its_work_goes_on
     let late = within(ports.call_node(NodeId(4), keep(), 50)).await;
     let late = late.unwrap_err().to_string();
     assert!(late.contains("did not answer in time"), "{late}");
-    let reply = within(ports.call_node(NodeId(4), ask(7), 60_000)).await;
+    let reply = within(ports.call_node(NodeId(4), ask(7), FAR_MS)).await;
     assert_eq!(reply.unwrap(), answer(7));
     release.send(()).unwrap();
     within(finished).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_client_waits_until_its_deadline_for_a_coordinator_that_refuses_connec
     let address = listener.local_addr().unwrap().to_string();
     let waits = tokio::spawn({
         let address = address.clone();
-        async move { connect_within(&address, Duration::from_mins(1)).await }
+        async move { connect_within(&address, Duration::from_millis(FAR_MS)).await }
     });
     // The first connection breaks, and later ones are refused until the coordinator listens.
     drop(within(listener.accept()).await.unwrap());

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
 
 use crate::node_hello;
-use crate::processes::{Process, answer, ask, far, within};
+use crate::processes::{Process, answer, ask, far, patient, within};
 use gabion_layout::{
     COUNT_MAX, ChunkId, ChunkIndex, ClusterId, Epoch, Generation, NodeId, StripeId,
 };
@@ -12,7 +12,8 @@ use gabion_protocol::message::{
 };
 use gabion_wire::trust::{Authority, Name, Security, TrustError};
 use gabion_wire::{Connection, Hello, Options, PeerIdentity, Role, WireError};
-use std::path::PathBuf;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -63,7 +64,7 @@ impl Office {
 fn options(security: Security) -> Options {
     Options {
         security,
-        ..Options::default()
+        ..patient()
     }
 }
 
@@ -214,25 +215,44 @@ async fn a_revoked_certificate_is_refused_and_its_connections_end() {
     assert_eq!(reply, answer(3));
 }
 
+/// A client with the certificate of a directory, and its connection, on which a call was answered.
+async fn connect_by(
+    directory: &Path,
+    server: &Process,
+) -> Result<(Process, Arc<Connection>), Box<dyn Error>> {
+    let client = Process::with(Hello::client(), options(Security::open(directory)?));
+    let connection = Connection::connect(&server.address(), &client.endpoint).await?;
+    connection.call_node(&ask(3), far()).await?;
+    Ok((client, connection))
+}
+
 #[tokio::test]
 async fn an_expired_certificate_is_refused() {
     let office = Office::new();
     let directory = office.path("short");
-    let name = Name::of(CLUSTER, Role::Client);
-    let second = Duration::from_secs(1);
-    office
-        .authority
-        .issue_into(&directory, name, second)
-        .unwrap();
-    let short = options(Security::open(&directory).unwrap());
     let server = Process::listen_with(node_hello(1, 0), office.of_node(1)).await;
-    let client = Process::with(Hello::client(), short);
-    let connection = client.connect(&server).await;
+    let second = Duration::from_secs(1);
+    let mut lifetime = second;
+    let (client, connection) = loop {
+        let name = Name::of(CLUSTER, Role::Client);
+        let issued = office.authority.issue_into(&directory, name, lifetime);
+        issued.unwrap();
+        if let Ok(both) = connect_by(&directory, &server).await {
+            break both;
+        }
+        // The machine needs longer for a handshake than the certificate was good for.
+        lifetime *= 2;
+        assert!(lifetime < 32 * second, "no certificate is good at first");
+    };
+    within(async {
+        while !matches!(Security::open(&directory), Err(TrustError::Expired { .. })) {
+            tokio::time::sleep(second / 10).await;
+        }
+    })
+    .await;
     // Certificates end with a whole second.
-    tokio::time::sleep(2 * second).await;
+    tokio::time::sleep(second).await;
     check_refused(&client, &server, "certificate has expired", "expired").await;
-    let opened = Security::open(&directory);
-    assert!(matches!(opened, Err(TrustError::Expired { .. })));
     // A connection goes on: its end is for revocation.
     let reply = connection.call_node(&ask(3), far()).await.unwrap();
     assert_eq!(reply, answer(3));
@@ -366,8 +386,7 @@ async fn a_client_cannot_delete_or_fence_with_tls() {
 
 #[tokio::test]
 async fn a_client_cannot_delete_or_fence_without_tls() {
-    let plain = Options::default;
-    check_attacks(plain(), plain(), plain()).await;
+    check_attacks(patient(), patient(), patient()).await;
 }
 
 #[tokio::test]
@@ -396,12 +415,13 @@ async fn a_handshake_that_does_not_go_on_ends() {
     let mut silent = tokio::net::TcpStream::connect(server.address())
         .await
         .unwrap();
-    // The beginning of a client's first message.
-    silent.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();
+    // The beginning of a client's first message. On a slow machine, the limit may have passed by now.
+    let _ = silent.write_all(&[22, 3, 1, 2, 0, 1, 0]).await;
     let why = server.next_not_accepted().await;
     assert!(why.contains("agreeing on TLS"), "{why}");
     let mut rest = Vec::new();
-    within(silent.read_to_end(&mut rest)).await.unwrap();
+    // A reset is an end too.
+    let _ = within(silent.read_to_end(&mut rest)).await;
 }
 
 #[tokio::test]

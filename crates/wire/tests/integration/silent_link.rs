@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Clippy sees that this is a test in `#[test]` functions only.
 
 use crate::node_hello;
-use crate::processes::{Process, answer, ask, keep, within};
+use crate::processes::{FAR_MS, Process, answer, ask, keep, patient, within};
 use gabion_layout::{NodeId, RackId};
 use gabion_meta::Departure;
 use gabion_protocol::message::{Liveness, NodeStatus};
@@ -19,7 +19,6 @@ use tokio::time::sleep;
 const SILENCE: Duration = Duration::from_millis(100);
 /// The age of a connection that may be replaced.
 const AGE: Duration = Duration::from_millis(600);
-const LONG_MS: u64 = 60_000;
 
 /// Passes bytes on between a process and others, but for the first connections: these stay open, and lose all bytes, as
 /// those of a cut link do until TCP repeats the bytes.
@@ -74,11 +73,13 @@ async fn forward(
     }
 }
 
-async fn ports_to(relay: &Relay) -> ProcessPorts {
+/// The ports of a process with this silence timeout and a connection by the relay.
+async fn ports_to(relay: &Relay, silence_timeout: Duration) -> ProcessPorts {
     let options = Options {
-        silence_timeout: SILENCE,
-        stall_timeout: Duration::from_secs(1),
-        ..Options::default()
+        silence_timeout,
+        // Attempts to replace a connection end after it.
+        stall_timeout: Duration::from_secs(5),
+        ..patient()
     };
     // A node's `keep` would be refused at once.
     let process = Process::with(Hello::client(), options);
@@ -90,7 +91,7 @@ async fn ports_to(relay: &Relay) -> ProcessPorts {
         liveness: Liveness::Up,
         departure: Departure::None,
     }]);
-    let answered = within(ports.call_node(NodeId(9), ask(1), LONG_MS)).await;
+    let answered = within(ports.call_node(NodeId(9), ask(1), FAR_MS)).await;
     assert_eq!(answered.unwrap(), answer(1));
     ports
 }
@@ -99,7 +100,7 @@ async fn ports_to(relay: &Relay) -> ProcessPorts {
 async fn a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_late() {
     let peer = Process::listen(node_hello(9, 1)).await;
     let relay = Relay::new(peer.address()).await;
-    let ports = ports_to(&relay).await;
+    let ports = ports_to(&relay, SILENCE).await;
     sleep(AGE).await;
     relay.cut_present();
     let mut connected = relay.connected.subscribe();
@@ -109,7 +110,7 @@ async fn a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_lat
         .await
         .unwrap();
     // Until the new connection is in place, calls go by the old one.
-    while within(ports.call_node(NodeId(9), ask(3), 500))
+    while within(ports.call_node(NodeId(9), ask(3), 3_000))
         .await
         .is_err()
     {}
@@ -121,30 +122,43 @@ async fn a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_lat
         "{closed}"
     );
     assert_eq!(*relay.connected.borrow(), 2, "one at a time");
-    let answered = within(ports.call_node(NodeId(9), ask(4), LONG_MS)).await;
+    let answered = within(ports.call_node(NodeId(9), ask(4), FAR_MS)).await;
     assert_eq!(answered.unwrap(), answer(4));
 }
 
-/// The peer has answered another call meanwhile, or the connection is new.
+/// The connection is new for ten seconds, in which the call is late, and a replacement would begin two seconds after it.
 #[tokio::test]
-async fn a_late_answer_alone_does_not_cost_a_connection() {
+async fn a_late_answer_does_not_cost_a_new_connection() {
+    let silence = Duration::from_secs(2);
     let peer = Process::listen(node_hello(9, 1)).await;
     let relay = Relay::new(peer.address()).await;
-    let ports = ports_to(&relay).await;
+    let ports = ports_to(&relay, silence).await;
     let late = within(ports.call_node(NodeId(9), keep(), 50)).await;
     assert!(late.is_err(), "{late:?}");
     peer.wait_for_unanswered(1).await;
+    sleep(2 * silence).await;
+    let answered = within(ports.call_node(NodeId(9), ask(2), FAR_MS)).await;
+    assert_eq!(answered.unwrap(), answer(2));
+    assert_eq!(*relay.connected.borrow(), 1);
+}
+
+#[tokio::test]
+async fn a_late_answer_does_not_cost_a_connection_on_which_another_call_is_answered_meanwhile() {
+    let peer = Process::listen(node_hello(9, 1)).await;
+    let relay = Relay::new(peer.address()).await;
+    let ports = ports_to(&relay, SILENCE).await;
     sleep(AGE).await;
-    let late = ports.call_node(NodeId(9), keep(), 200);
+    // The other answer comes long before this call is late.
+    let late = ports.call_node(NodeId(9), keep(), 3_000);
     let other = async {
-        let answered = ports.call_node(NodeId(9), ask(2), LONG_MS).await;
+        let answered = ports.call_node(NodeId(9), ask(2), FAR_MS).await;
         assert_eq!(answered.unwrap(), answer(2));
     };
     let (late, ()) = within(futures::future::join(late, other)).await;
     assert!(late.is_err(), "{late:?}");
-    peer.wait_for_unanswered(2).await;
+    peer.wait_for_unanswered(1).await;
     sleep(2 * SILENCE).await;
-    let answered = within(ports.call_node(NodeId(9), ask(3), LONG_MS)).await;
+    let answered = within(ports.call_node(NodeId(9), ask(3), FAR_MS)).await;
     assert_eq!(answered.unwrap(), answer(3));
     assert_eq!(*relay.connected.borrow(), 1);
 }

@@ -20,9 +20,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A deadline that no correct test reaches.
+/// Longest wait for what should happen at once. It ends a test that hangs, and is no measure: a loaded machine may take
+/// many times what an idle one does.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A deadline that no correct test reaches, in milliseconds.
+pub(crate) const FAR_MS: u64 = 4 * PATIENCE.as_secs() * 1_000;
+
+/// The same from now on.
 pub(crate) fn far() -> Instant {
-    Instant::now() + Duration::from_mins(1)
+    Instant::now() + Duration::from_millis(FAR_MS)
+}
+
+/// The usual options, but with patience in handshakes.
+pub(crate) fn patient() -> Options {
+    Options {
+        connect_timeout: PATIENCE / 2,
+        ..Options::default()
+    }
 }
 
 /// A deadline for what never happens.
@@ -32,7 +47,7 @@ pub(crate) fn soon() -> Instant {
 
 /// Returns the result of a future that completes well before [`far`].
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    let result = tokio::time::timeout(Duration::from_secs(8), future).await;
+    let result = tokio::time::timeout(PATIENCE, future).await;
     result.expect("what should happen at once does not happen")
 }
 
@@ -127,7 +142,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(hello: Hello) -> Self {
-        Self::with(hello, Options::default())
+        Self::with(hello, patient())
     }
 
     pub(crate) fn with(hello: Hello, options: Options) -> Self {
@@ -157,7 +172,7 @@ impl Process {
     }
 
     pub(crate) async fn listen(hello: Hello) -> Self {
-        Self::listen_with(hello, Options::default()).await
+        Self::listen_with(hello, patient()).await
     }
 
     pub(crate) async fn listen_with(hello: Hello, options: Options) -> Self {
