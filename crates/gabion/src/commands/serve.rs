@@ -10,7 +10,7 @@ use gabion_server::{
     CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, RecoveryConfig,
     RecoveryProcess, check_listen,
 };
-use gabion_testbed::{EndSignals, READY};
+use gabion_testbed::{EndSignals, LISTENING, READY, STANDBY};
 use gabion_wire::Versions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
@@ -64,16 +64,20 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
     };
     let standing_by = |address: SocketAddr, metrics: Option<SocketAddr>, leader: &str| {
         tracing::info!(target: "cluster", leader, "this coordinator stands by");
-        server_ready(address, metrics);
+        server_is(STANDBY, address, metrics);
     };
     let process = CoordinatorProcess::start(config, standing_by).await?;
     tracing::info!(target: "cluster", "this coordinator leads");
     let mut ends = EndSignals::listen()?;
-    server_ready(process.address(), process.metrics_address());
-    process
-        .run_until(async move { ends.recv().await })
-        .await
-        .map_err(Failure::failed)
+    let (address, metrics) = (process.address(), process.metrics_address());
+    server_is(LISTENING, address, metrics);
+    let serves = process.until_it_serves();
+    let mut running = pin!(process.run_until(async move { ends.recv().await }));
+    tokio::select! {
+        ended = &mut running => return ended.map_err(Failure::failed),
+        true = serves => server_is(READY, address, metrics),
+    }
+    running.await.map_err(Failure::failed)
 }
 
 /// Serves reads by an earlier copy of the metadata.
@@ -81,7 +85,7 @@ async fn serve_recovery(config: RecoveryConfig) -> Result<(), Failure> {
     let process = RecoveryProcess::start(config).await?;
     tracing::info!(target: "cluster", "this coordinator serves reads by earlier metadata and changes nothing");
     let mut ends = EndSignals::listen()?;
-    server_ready(process.address(), None);
+    server_is(READY, process.address(), None);
     process
         .run_until(async move { ends.recv().await })
         .await
@@ -145,7 +149,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         slow: slow(&log),
     };
     let process = NodeProcess::start(config).await?;
-    server_ready(process.id(), process.metrics_address());
+    server_is(READY, process.id(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
 }
 
@@ -154,16 +158,16 @@ fn slow(log: &LogOptions) -> Option<Duration> {
     (log.slow_ms > 0).then(|| Duration::from_millis(log.slow_ms))
 }
 
-/// Reports that a server is ready, and the address of its metrics.
-fn server_ready(at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
+/// Reports the state of a server, and the address of its metrics.
+fn server_is(state: &str, at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
     let metrics = metrics.map_or_else(String::new, |address| format!(" http://{address}/metrics"));
-    ready(&format!("{at}{metrics}"));
+    report(state, &format!("{at}{metrics}"));
 }
 
-/// Reports on stdout that the process serves. Its parent process may have ended already.
+/// Reports on stdout that the process serves.
 pub(super) fn ready(what: &str) {
     let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());
+    let _ = writeln!(stdout, "{state} {what}").and_then(|()| stdout.flush());
 }
 
 fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::CoordinatorOptions {
@@ -179,3 +183,8 @@ fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::Coordina
         ..gabion_protocol::coordinator::CoordinatorOptions::default()
     }
 }
+    report(READY, what);
+}
+
+/// Reports the state of this process on stdout. Its parent process may have ended already.
+fn report(state: &str, what: &str) {
