@@ -24,7 +24,7 @@ pub(crate) use bench::BenchOptions;
 pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
 };
-pub(crate) use checks::Owner;
+pub(crate) use checks::{Owner, coordinator_addresses};
 pub(crate) use console::ConsoleArguments;
 pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};

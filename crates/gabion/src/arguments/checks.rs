@@ -26,7 +26,7 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// One plain sentence.
-pub(super) fn coordinator_addresses(text: &str) -> Result<String, String> {
+pub(crate) fn coordinator_addresses(text: &str) -> Result<String, String> {
     for address in gabion_wire::coordinator_addresses(text) {
         peer_address(address)?;
     }

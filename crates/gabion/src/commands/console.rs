@@ -1,7 +1,7 @@
 //! `gabion console`: the operator's console, served to browsers.
 
 use super::connect_with;
-use super::serve::{raise_descriptor_limit, ready};
+use super::serve::{listen_on, raise_descriptor_limit, ready};
 use crate::arguments::{ConsoleArguments, Place};
 use crate::failure::{Context, Failure};
 use gabion_client::ClientOptions;
@@ -13,7 +13,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// Time limit of a request to the cluster. It is short, so that a browser soon learns of a missing answer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -30,8 +29,7 @@ pub(crate) async fn run(arguments: ConsoleArguments, place: &Place) -> Result<()
         ..ClientOptions::default()
     };
     let client = connect_with(place, options).await?;
-    let listener = TcpListener::bind(&listen).await;
-    let listener = listener.context(format!("listen on {listen}"))?;
+    let listener = listen_on(&listen, "--listen").await?;
     if let Some(file) = &password_file {
         write_secret(file, "").context(format!("write {}", file.display()))?;
     }

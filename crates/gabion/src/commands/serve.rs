@@ -8,14 +8,42 @@ use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{
     CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, RecoveryConfig,
-    RecoveryProcess, check_listen,
+    RecoveryProcess, check_listen, why_not_listening,
 };
 use gabion_testbed::{EndSignals, LISTENING, READY, STANDBY};
 use gabion_wire::Versions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Listens on an address, which this option names.
+pub(super) async fn listen_on(address: &str, option: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::failed(format!(
+            "cannot listen on {address}: {}; choose an address of this machine and a free port with {option}",
+            why_not_listening(&error)
+        ))
+    })
+}
+
+/// Refuses a directory of a server's files that is something else. It may be missing.
+fn check_directory(data: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(data) {
+        Ok(found) if !found.is_dir() => Err(Failure::usage(format!(
+            "{} is not a directory; name a directory with --data",
+            data.display()
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(Failure::usage(format!(
+            "a part of {} is not a directory; name another directory with --data",
+            data.display()
+        ))),
+        _ => Ok(()),
+    }
+}
 
 /// Raises the limit of open files and connections to the system's maximum.
 pub(super) fn raise_descriptor_limit() {
@@ -41,6 +69,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metrics,
         log,
     } = options;
+    check_directory(&data)?;
     if recover {
         let config = RecoveryConfig {
             metadata: metadata::place_of(&metadata, &data)?,
@@ -114,6 +143,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
              --join HOST:PORT'",
         ));
     };
+    check_directory(&data)?;
     let engine = engine.engine(&data).map_err(Failure::usage)?;
     if init {
         // Nothing is created for a node that cannot listen.
@@ -166,6 +196,11 @@ fn server_is(state: &str, at: impl std::fmt::Display, metrics: Option<SocketAddr
 
 /// Reports on stdout that the process serves.
 pub(super) fn ready(what: &str) {
+    report(READY, what);
+}
+
+/// Reports the state of this process on stdout. Its parent process may have ended already.
+fn report(state: &str, what: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{state} {what}").and_then(|()| stdout.flush());
 }
@@ -183,8 +218,3 @@ fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::Coordina
         ..gabion_protocol::coordinator::CoordinatorOptions::default()
     }
 }
-    report(READY, what);
-}
-
-/// Reports the state of this process on stdout. Its parent process may have ended already.
-fn report(state: &str, what: &str) {
