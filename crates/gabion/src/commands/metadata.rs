@@ -4,7 +4,10 @@
 use crate::arguments::{MetadataCommand, MetadataOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, bytes, print_json, say};
-use gabion_meta::{BackupError, Copied, RedbStore, back_up, check_rows, copy_rows};
+use crate::output_file::{check_new, into_new_file};
+use gabion_meta::{
+    BackupError, Copied, RedbStore, back_up, back_up_with_new_base, check_rows, copy_rows,
+};
 use gabion_server::{MetadataPlace, MetadataStore, ServerError, forget_log};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
 use gabion_wire::trust::TrustError;
@@ -31,7 +34,9 @@ pub(crate) async fn run(
         MetadataCommand::Migrate { to } => Box::new(move || migrate_tables(&to, format)),
         MetadataCommand::Copy { from, to } => Box::new(move || copy(&from, &to, format)),
         MetadataCommand::Check { of } => Box::new(move || check(&of, format)),
-        MetadataCommand::Backup { from, to } => Box::new(move || backup(&from, &to, format)),
+        MetadataCommand::Backup { from, to, new_base } => {
+            Box::new(move || backup(&from, &to, new_base, format))
+        }
         MetadataCommand::Restore { from, to } => Box::new(move || restore(&from, &to, format)),
     };
     // The stores wait for disks and sockets.
@@ -242,8 +247,12 @@ fn check(of: &str, format: Format) -> Result<(), Failure> {
 }
 
 /// Copies what is new in a metadata log to a backup.
-fn backup(from: &Path, to: &Path, format: Format) -> Result<(), Failure> {
-    let done = back_up(from, to)?;
+fn backup(from: &Path, to: &Path, renews_base: bool, format: Format) -> Result<(), Failure> {
+    let done = if renews_base {
+        back_up_with_new_base(from, to)?
+    } else {
+        back_up(from, to)?
+    };
     let digest = format!("{:016x}", done.digest);
     if format == Format::Json {
         return print_json(&json!({
