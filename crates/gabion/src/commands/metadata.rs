@@ -12,7 +12,6 @@ use gabion_server::{MetadataPlace, MetadataStore, ServerError, forget_log};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
 use gabion_wire::trust::TrustError;
 use serde_json::json;
-use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -184,47 +183,6 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
         bytes(copied.bytes),
         copied.cluster
     ));
-    Ok(())
-}
-
-/// Makes a file that gets its name when it is whole and checked, so that no coordinator takes a part of a copy for metadata.
-fn into_new_file<T>(
-    path: &Path,
-    make: impl FnOnce(&Path) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
-    let work = || {
-        if unfinished.exists() {
-            let removed = std::fs::remove_file(&unfinished);
-            removed.context(format!("remove {}", unfinished.display()))?;
-        }
-        let result = make(&unfinished)?;
-        let named = std::fs::rename(&unfinished, path);
-        named.context(format!("rename {}", unfinished.display()))?;
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.context(format!("sync {}", directory.display()))?;
-        Ok(result)
-    };
-    work().inspect_err(|_| {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&unfinished);
-    })
-}
-
-/// Refuses a file that exists.
-fn check_new(path: &Path) -> Result<(), Failure> {
-    if path.exists() {
-        return Err(Failure::failed(format!(
-            "{} already exists; choose a new file for the copy",
-            path.display()
-        )));
-    }
     Ok(())
 }
 
