@@ -1,7 +1,7 @@
 //! Writes of inline bytes: those of a small file, which are in the metadata. One request does it. When the file outgrows
 //! its pool's limit, a replacement brings a stripe that has them.
 
-use crate::error::{ClientError, passing};
+use crate::error::{ClientError, passing, without_outcome};
 use crate::file::File;
 use crate::open_runs::{Attempted, LastAttempt, OpenInlineWrite};
 use crate::retry::AttemptError;
@@ -120,10 +120,17 @@ impl File {
             },
             is_made: OnceLock::new(),
         });
+        let earlier = last_attempt.inline();
+        let is_in_doubt = earlier.is_some_and(|earlier| earlier.is_made.get().is_none());
         last_attempt.set(Attempted::Inline(Arc::clone(&open)));
         match self.ask_to_write(&open, deadline_ms).await {
             Ok(true) => Ok(true),
             Ok(false) => Err(AttemptError::Retry("others write the file".into())),
+            // No other coordinator has got this write.
+            Err(CoordinatorError::Refused(why)) if why.cause == Cause::Recovers && !is_in_doubt => {
+                let _ = open.is_made.set(false);
+                Err(AttemptError::Final(without_outcome(why)))
+            }
             Err(error) => Err(AttemptError::Retry(passing(error)?)),
         }
     }
@@ -155,6 +162,9 @@ impl File {
         let Some(open) = last_attempt.inline() else {
             return Err(error);
         };
+        if open.is_made.get() == Some(&false) {
+            return Err(error);
+        }
         match self.ask_to_write(&open, LAST_CLOSE_MS).await {
             Ok(true) => Ok(true),
             Ok(false) => Err(error),

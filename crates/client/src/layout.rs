@@ -7,6 +7,7 @@ use bytes::Bytes;
 use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord, Topology};
 use gabion_meta::{FileRecord, PoolSpec, PutId};
 use gabion_protocol::message::{FileLayout, InlineBytes, NodeStatus, Ticket};
+use gabion_protocol::ticket::Operations;
 
 /// A layout and values derived from it. It describes its window of the file, and nothing outside of it.
 #[derive(Debug)]
@@ -139,6 +140,13 @@ impl Layout {
     /// The ticket to read and write a stripe.
     pub(crate) fn ticket(&self, stripe: StripeId) -> Option<Ticket> {
         Ticket::find(&self.file.tickets, stripe)
+    }
+
+    /// Whether the coordinator permits no update of a stripe. One that recovers a restored backup permits none, and every
+    /// other one permits them all.
+    pub(crate) fn forbids_updates(&self, stripe: StripeId) -> bool {
+        let ticket = self.ticket(stripe);
+        ticket.is_some_and(|ticket| !ticket.grant.operations.include(Operations::UPDATE))
     }
 
     pub(crate) fn geometry(&self, stripe: &StripeRecord) -> Result<Geometry, ClientError> {

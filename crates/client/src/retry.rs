@@ -1,9 +1,9 @@
 //! Reactions to a refusal: pure decisions, all covered by a table of tests.
 
 use crate::chosen_cut::ChosenCut;
-use crate::error::{ClientError, passing};
+use crate::error::{ClientError, passing, without_outcome};
 use gabion_layout::{ChunkIndex, NodeId};
-use gabion_protocol::message::{Denial, Refusal, TicketFault};
+use gabion_protocol::message::{Cause, Denial, Refusal, TicketFault};
 use gabion_protocol::ports::CoordinatorError;
 
 /// The reason why an attempt to write failed.
@@ -21,9 +21,15 @@ impl From<ClientError> for AttemptError {
     }
 }
 
+/// The error of a request that changes no byte of a file. So a coordinator that recovers a backup leaves nothing in doubt.
 impl From<CoordinatorError> for AttemptError {
     fn from(error: CoordinatorError) -> Self {
-        passing(error).map_or_else(Self::Final, Self::Retry)
+        match error {
+            CoordinatorError::Refused(why) if why.cause == Cause::Recovers => {
+                Self::Final(without_outcome(why))
+            }
+            error => passing(error).map_or_else(Self::Final, Self::Retry),
+        }
     }
 }
 
@@ -185,6 +191,21 @@ mod tests {
             Refusal::Ticket(TicketFault::UnknownKey),
             Refusal::Unsupported("node 1 is too old".to_owned()),
         ]
+    }
+
+    #[test]
+    fn a_recovery_ends_a_write_of_which_nothing_is_in_doubt() {
+        let error = |cause| {
+            let why = Denial::new(cause, "it changes nothing");
+            AttemptError::from(CoordinatorError::Refused(why))
+        };
+        let recovers = error(Cause::Recovers);
+        assert!(
+            matches!(recovers, AttemptError::Final(ClientError::Recovering(_))),
+            "{recovers:?}"
+        );
+        let changes = error(Cause::NotLeading);
+        assert!(matches!(changes, AttemptError::Retry(_)), "{changes:?}");
     }
 
     #[test]

@@ -74,6 +74,14 @@ const ACCEPTED: [&str; 20] = [
 /// Beginnings of such words.
 const ACCEPTED_BEGINNINGS: [&str; 3] = ["x-", "X-", "comment="];
 
+/// Options with values.
+const WITH_VALUES: [(&str, &str); 4] = [
+    ("attr_timeout", "SECONDS"),
+    ("cache", "SIZE"),
+    ("coordinator", "HOST:PORT"),
+    ("tls", "DIR"),
+];
+
 /// Longest time for which attributes are kept.
 const KEPT_S_MAX: f64 = 3600.0;
 
@@ -129,8 +137,13 @@ impl MountOptions {
             Some(("attr_timeout", seconds)) => self.kept = kept(seconds)?,
             Some(("cache", size)) => self.cache_bytes = Some(cache_bytes(size)?),
             None if word == "sync" => self.cache_bytes = None,
-            Some(("coordinator", address)) => self.coordinator = Some(address.to_owned()),
-            Some(("tls", directory)) => self.tls = Some(directory.to_owned()),
+            Some(("coordinator", address)) => {
+                self.coordinator = Some(given("coordinator", address)?)
+            }
+            Some(("tls", directory)) => self.tls = Some(given("tls", directory)?),
+            None if WITH_VALUES.iter().any(|(name, _)| *name == word) => {
+                return Err(lacks_value(word));
+            }
             None if word == "ro" => self.is_read_only = true,
             None if word == "rw" => self.is_read_only = false,
             None if word == "allow_other" => self.allows_others = true,
@@ -151,6 +164,24 @@ impl MountOptions {
         }
         Ok(())
     }
+}
+
+/// The value of an option that names something.
+fn given(word: &str, value: &str) -> Result<String, OptionError> {
+    if value.is_empty() {
+        return Err(lacks_value(word));
+    }
+    Ok(value.to_owned())
+}
+
+/// The error of an option without its value.
+fn lacks_value(word: &str) -> OptionError {
+    let mut all = WITH_VALUES.iter();
+    let value = all.find(|(name, _)| *name == word);
+    let value = value.map_or("VALUE", |(_, value)| value);
+    OptionError(format!(
+        "the mount option '{word}' needs a value, as {word}={value}"
+    ))
 }
 
 fn cache_bytes(text: &str) -> Result<u64, OptionError> {
@@ -208,11 +239,24 @@ mod tests {
         let cached = with("cache=64MiB").expect("it is known");
         assert_eq!(cached.cache_bytes, Some(64 << 20));
         assert_eq!(with("cache=64MiB,sync"), Ok(MountOptions::default()));
+        for (wrong, form) in [
+            ("coordinator", "coordinator=HOST:PORT"),
+            ("ro,coordinator=,rw", "coordinator=HOST:PORT"),
+            ("tls", "tls=DIR"),
+            ("tls=", "tls=DIR"),
+            ("cache", "cache=SIZE"),
+            ("attr_timeout", "attr_timeout=SECONDS"),
+        ] {
+            let error = with(wrong).expect_err(wrong).to_string();
+            assert!(
+                error.contains(&format!("needs a value, as {form}")),
+                "{error}"
+            );
+        }
         for wrong in [
             "cache=",
             "cache=1MiB",
             "cache=2GiB",
-            "cache",
             "bogus",
             "attr_timeout=",
             "attr_timeout=-1",

@@ -24,7 +24,7 @@ pub(crate) use bench::BenchOptions;
 pub(crate) use cert::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, TokenOptions,
 };
-pub(crate) use checks::Owner;
+pub(crate) use checks::{Owner, coordinator_addresses};
 pub(crate) use console::ConsoleArguments;
 pub(crate) use coordinator::CoordinatorOptions;
 pub(crate) use engine::{EngineName, EngineOptions};
@@ -188,7 +188,7 @@ pub(crate) enum Command {
         #[arg(value_parser = checks::file_name)]
         name: String,
         /// New size
-        #[arg(long, value_parser = parse_bytes)]
+        #[arg(long, value_parser = checks::file_bytes)]
         size: u64,
     },
     /// Zero bytes of a stored file, and free the space of stripes that lie wholly within them

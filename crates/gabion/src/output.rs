@@ -214,7 +214,7 @@ impl Shown {
         Self::with_template(
             what,
             0,
-            "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec}",
+            "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {elapsed}",
         )
     }
 
@@ -234,7 +234,11 @@ impl Shown {
 
     /// A spinner, which turns until it is dropped.
     pub(crate) fn spinner(what: &str) -> Self {
-        let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let spinner = ProgressBar::new_spinner()
+            .with_style(style)
+            .with_message(what.to_owned());
         spinner.enable_steady_tick(Duration::from_millis(100));
         Self(spinner)
     }

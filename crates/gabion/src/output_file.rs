@@ -5,6 +5,15 @@
 //! The temporary file gets a name only then, so that an interrupted command leaves no file; on a file system without
 //! nameless files it has a name from the start. A link stays a link: its target is replaced. Devices and FIFOs are
 //! opened and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`, are stdout.
+//!
+//! The submodules make the other files of commands: `whole` one that a library writes by its path, and `secret` one that
+//! only its owner may read.
+
+mod secret;
+mod whole;
+
+pub(crate) use secret::write_secret;
+pub(crate) use whole::{check_new, into_new_file};
 
 use crate::failure::{Context, Failure};
 use crate::output;
@@ -110,10 +119,7 @@ impl OutputFile {
         target: PathBuf,
         permissions: Option<fs::Permissions>,
     ) -> io::Result<Self> {
-        let directory = match target.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let directory = directory_of(&target).to_owned();
         let (file, name) = create_temporary(&directory)?;
         let replaces = Replacement {
             directory,
@@ -216,6 +222,14 @@ fn with_unique_name<T>(
     }
     let why = "files of interrupted commands use all temporary names; remove .gabion-* there";
     Err(io::Error::new(ErrorKind::AlreadyExists, why))
+}
+
+/// The directory of a file.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Whether a name is that of this process's stdout.

@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 pub const QUOTA_DIRECTORIES_MAX: usize = 1024;
 
 impl<K: KeyValue> Meta<K> {
-    /// Changes the quota of a directory. The first one counts what is below it. A quota below what is used takes nothing
+    /// Changes the quota of a directory. The first limit counts what is below it, and a change that leaves no limit removes the
+    /// quota. If there is too much below it for that, a quota without limits stays. A quota below what is used takes nothing
     /// away: the directory gets nothing more.
     ///
     /// # Errors
@@ -34,16 +35,22 @@ impl<K: KeyValue> Meta<K> {
         change: QuotaChange,
     ) -> Result<(), MetaError> {
         self.change(|txn| {
-            let mut row = match quota_of(txn, id)? {
-                None => begin(txn, id)?,
-                Some(of) if of == id => quota_row(txn, id)?,
-                Some(of) => return Err(nested(txn, id, of)?),
+            let present = own_quota(txn, id)?;
+            let limits = present.map_or_else(Quota::default, |row| row.quota);
+            let quota = Quota {
+                bytes: change.bytes.unwrap_or(limits.bytes),
+                files: change.files.unwrap_or(limits.files),
             };
-            row.quota = Quota {
-                bytes: change.bytes.unwrap_or(row.quota.bytes),
-                files: change.files.unwrap_or(row.quota.files),
+            let has_limits = quota != Quota::default();
+            let row = match present {
+                None if has_limits => begin(txn, id)?,
+                None => return Ok(()),
+                Some(row) => row,
             };
-            DIRECTORY_QUOTAS.put(txn, &id, &row)
+            if !has_limits && let Some(below) = tree(txn, id, QUOTA_ENTRIES_MAX)? {
+                return end(txn, id, &below);
+            }
+            DIRECTORY_QUOTAS.put(txn, &id, &DirectoryQuota { quota, ..row })
         })
     }
 
@@ -52,17 +59,12 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::DirectoryGone`]; [`QuotaError::Nested`]; [`QuotaError::TooManyEntries`].
     pub fn remove_directory_quota(&self, id: DirectoryId) -> Result<(), MetaError> {
-        self.change(|txn| match quota_of(txn, id)? {
-            None => Ok(()),
-            Some(of) if of == id => {
-                let below = below(txn, id)?;
-                let used = DirectoryUse {
-                    bytes: mark(txn, (id, &below), None)?,
-                    entries: below.count(),
-                };
-                end_quota(txn, id, used)
+        self.change(|txn| {
+            if own_quota(txn, id)?.is_none() {
+                return Ok(());
             }
-            Some(of) => Err(nested(txn, id, of)?),
+            let below = below(txn, id)?;
+            end(txn, id, &below)
         })
     }
 
@@ -117,6 +119,27 @@ fn status(
 fn quota_of(txn: &dyn ReadTxn, id: DirectoryId) -> Result<Option<DirectoryId>, MetaError> {
     let row = DIRECTORIES.get(txn, &id)?;
     Ok(row.ok_or(MetaError::DirectoryGone(id))?.quota)
+}
+
+/// The quota of a directory itself, if it has one.
+///
+/// # Errors
+/// [`MetaError::DirectoryGone`]; [`QuotaError::Nested`] when it is below another one with a quota.
+fn own_quota(txn: &dyn ReadTxn, id: DirectoryId) -> Result<Option<DirectoryQuota>, MetaError> {
+    match quota_of(txn, id)? {
+        None => Ok(None),
+        Some(of) if of == id => quota_row(txn, id).map(Some),
+        Some(of) => Err(nested(txn, id, of)?),
+    }
+}
+
+/// Ends the quota of a directory with this below it.
+fn end(txn: &mut dyn WriteTxn, id: DirectoryId, below: &Tree) -> Result<(), MetaError> {
+    let used = DirectoryUse {
+        bytes: mark(txn, (id, below), None)?,
+        entries: below.count(),
+    };
+    end_quota(txn, id, used)
 }
 
 fn nested(txn: &dyn ReadTxn, id: DirectoryId, of: DirectoryId) -> Result<MetaError, MetaError> {

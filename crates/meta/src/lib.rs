@@ -92,7 +92,7 @@ mod wall_clock;
 mod written;
 
 pub use attributes::{AttributeChange, Attributes, NewAttributes, WallTime};
-pub use backup::{BackedUp, BackupError, back_up};
+pub use backup::{BackedUp, BackupError, back_up, back_up_with_new_base};
 pub use changed::{Changed, Observer};
 pub use check::check_rows;
 pub use copy::{Copied, copy_rows};

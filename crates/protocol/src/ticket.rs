@@ -31,7 +31,8 @@ impl Operations {
     /// The operations of clients on stripes of files.
     pub const OF_FILE: Self = Self(Self::READ.0 | Self::UPDATE.0);
 
-    const fn include(self, other: Self) -> bool {
+    /// Whether all of these operations are among them.
+    pub const fn include(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }

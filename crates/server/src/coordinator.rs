@@ -161,6 +161,13 @@ impl CoordinatorProcess {
         self.address
     }
 
+    /// Returns true when the process, which runs meanwhile, answers clients: most nodes have contacted it, and none of these
+    /// knows newer metadata. Returns false if it stops before.
+    pub fn until_it_serves(&self) -> impl Future<Output = bool> + use<> {
+        let coordinator = Arc::clone(&self.coordinator);
+        async move { coordinator.until_it_serves().await }
+    }
+
     /// Serves until the coordinator has to stop, the listener fails or the future is dropped.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use gabion_store::StoreError;
 use gabion_wire::RenewalError;
 use gabion_wire::WireError;
 use gabion_wire::trust::TrustError;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -46,7 +47,8 @@ pub enum ServerError {
     },
     /// The process cannot listen on the address.
     #[error(
-        "cannot listen on {address}: {source}; choose an address of this machine and a free port with --listen"
+        "cannot listen on {address}: {}; choose an address of this machine and a free port with --listen",
+        why_not_listening(source)
     )]
     Listen {
         /// The address.
@@ -56,7 +58,8 @@ pub enum ServerError {
     },
     /// The process cannot serve its metrics on the address.
     #[error(
-        "cannot serve metrics on {address}: {source}; choose an address of this machine and a free port with --metrics"
+        "cannot serve metrics on {address}: {}; choose an address of this machine and a free port with --metrics",
+        why_not_listening(source)
     )]
     Metrics {
         /// The address.
@@ -236,4 +239,14 @@ pub(crate) fn no_randomness(source: std::io::Error) -> ServerError {
 /// Random bytes that no peer can guess.
 pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     gabion_wire::random_bytes().map_err(no_randomness)
+}
+
+/// Why a process cannot listen on an address, in words of this program where it has some.
+pub fn why_not_listening(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => "another process uses the port".to_owned(),
+        ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        ErrorKind::PermissionDenied => "this user may not use the port".to_owned(),
+        _ => error.to_string(),
+    }
 }

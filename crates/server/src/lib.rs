@@ -30,7 +30,7 @@ pub use audit::{
 pub use certificates::Protection;
 pub use coordinator::{CoordinatorConfig, CoordinatorProcess};
 pub use engine::Engine;
-pub use error::ServerError;
+pub use error::{ServerError, why_not_listening};
 pub use listening::check_listen;
 pub use metadata::{MetadataPlace, MetadataStore, forget_log};
 pub use node::{NodeConfig, NodeProcess};

@@ -198,6 +198,9 @@ pub enum TestbedError {
     /// A signal ended an experiment or a demo.
     #[error("interrupted; its processes were stopped")]
     Stopped,
+    /// A signal ended a replay.
+    #[error("the replay was interrupted")]
+    Interrupted,
     /// A demo or a replay found what a correct cluster cannot have.
     #[error("{0}")]
     Wrong(String),

@@ -27,7 +27,9 @@ mod signals;
 mod size;
 mod space;
 
-pub use cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging, READY, Started};
+pub use cluster::{
+    Behaviour, ClusterOptions, Engine, LISTENING, LocalCluster, Merging, READY, STANDBY, Started,
+};
 pub use error::TestbedError;
 pub use progress::{Bars, Unit};
 pub use signals::EndSignals;

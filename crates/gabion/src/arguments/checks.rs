@@ -3,7 +3,7 @@
 
 use gabion_fuse::{MountSource, OptionError};
 use gabion_layout::parse_bytes;
-use gabion_meta::{Attributes, Limit, check_form};
+use gabion_meta::{Attributes, FILE_BYTES_MAX, Limit, check_form};
 use gabion_nbd::{ImageName, ImageNameError};
 use gabion_wire::parse_rate;
 use std::num::NonZeroU64;
@@ -26,7 +26,7 @@ pub(super) fn peer_address(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// One plain sentence.
-pub(super) fn coordinator_addresses(text: &str) -> Result<String, String> {
+pub(crate) fn coordinator_addresses(text: &str) -> Result<String, String> {
     for address in gabion_wire::coordinator_addresses(text) {
         peer_address(address)?;
     }
@@ -213,6 +213,15 @@ pub(super) fn some_bytes(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(parse_bytes(text)?).ok_or_else(|| "use at least one byte".to_owned())
 }
 
+/// The size of a file.
+pub(super) fn file_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("a file has at most {FILE_BYTES_MAX} bytes"));
+    }
+    Ok(bytes)
+}
+
 /// A limit of bytes, or none.
 pub(super) fn bytes_limit(text: &str) -> Result<Limit, String> {
     limit(text, |text| Ok(parse_bytes(text)?))
@@ -268,6 +277,12 @@ mod tests {
         assert!(coordinator_addresses("10.0.0.1:7070,").is_err());
         assert!(own_address("127.0.0.1:0").is_ok());
         assert!(own_address("127.0.0.1").is_err());
+    }
+
+    #[test]
+    fn sizes_of_files_end_below_2_to_the_63() {
+        assert_eq!(file_bytes("9223372036854775807"), Ok(FILE_BYTES_MAX));
+        assert!(file_bytes("9223372036854775808").is_err());
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub(crate) struct CreateOptions {
     #[arg(value_parser = checks::file_name)]
     pub(crate) name: String,
     /// Size of the file
-    #[arg(long, default_value = "0", value_parser = parse_bytes)]
+    #[arg(long, default_value = "0", value_parser = checks::file_bytes)]
     pub(crate) size: u64,
     /// Pool [default: the only pool]
     #[arg(long, value_parser = checks::pool_name)]

@@ -3,11 +3,14 @@
 use super::checks;
 use clap::{Args, Subcommand};
 use gabion_layout::parse_bytes;
+use gabion_meta::FILE_BYTES_MAX;
 use gabion_nbd::ImageName;
 use std::path::PathBuf;
 
 /// Bytes of a sector. Guests address sectors, so sizes of images are multiples of it.
 const SECTOR_BYTES: u64 = 512;
+/// Most bytes of an image: the sectors of the largest file.
+const IMAGE_BYTES_MAX: u64 = FILE_BYTES_MAX / SECTOR_BYTES * SECTOR_BYTES;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ImageCommand {
@@ -126,11 +129,32 @@ pub(crate) struct NbdMapOptions {
 
 fn parse_image_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
-    if bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES) {
+    if (SECTOR_BYTES..=IMAGE_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(SECTOR_BYTES) {
         Ok(bytes)
     } else {
         Err(format!(
-            "the size of an image is a positive multiple of {SECTOR_BYTES} bytes, such as 10GiB, not {text}"
+            "the size of an image is a multiple of {SECTOR_BYTES} bytes, from {SECTOR_BYTES} to {IMAGE_BYTES_MAX}, such as \
+            10GiB, not {text}"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_a_file_of_whole_sectors() {
+        for (text, bytes) in [
+            ("512", 512),
+            ("10GiB", 10 << 30),
+            ("9223372036854775296", (1 << 63) - 512),
+        ] {
+            assert_eq!(parse_image_size(text), Ok(bytes));
+        }
+        for wrong in ["0", "1000", "9223372036854775807", "9223372036854775808"] {
+            let error = parse_image_size(wrong).expect_err(wrong);
+            assert!(error.contains("from 512 to 9223372036854775296"), "{error}");
+        }
     }
 }

@@ -47,6 +47,9 @@ pub(crate) enum MetadataCommand {
         /// Directory of the backup: a new or empty one, or that of the last backup of the same log
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
+        /// Also copy the base if the backup has it already, and replace the one there: it may be damaged
+        #[arg(long)]
+        new_base: bool,
     },
     /// Make the file of the metadata again from the metadata log or its backup, with every acknowledged change that it has
     Restore {

@@ -31,10 +31,10 @@ pub(crate) struct DirectoryQuotaOptions {
     /// Path of the directory; / is the root directory
     #[arg(value_parser = super::checks::path)]
     pub(crate) path: String,
-    /// Most bytes of the files below the directory, holes included, or 'none'
+    /// Most bytes of the files below the directory, holes included, or 'none'. Without any limit the quota is removed
     #[arg(long, value_name = "SIZE", value_parser = super::checks::bytes_limit, allow_negative_numbers = true)]
     pub(crate) bytes: Option<Limit>,
-    /// Most files and directories below the directory, or 'none'
+    /// Most files and directories below the directory, or 'none'. Without any limit the quota is removed
     #[arg(long, value_name = "N", value_parser = super::checks::files_limit, allow_negative_numbers = true)]
     pub(crate) files: Option<Limit>,
     /// Remove the quota and its counts

@@ -1,7 +1,7 @@
 //! `gabion hdfs-agent`: the agent beside a `DataNode` of Hadoop, and the restoration of chunk files of QFS and
 //! HDFS-RAID.
 
-use super::serve::{raise_descriptor_limit, ready};
+use super::serve::{listen_on, raise_descriptor_limit, ready};
 use crate::arguments::{FormatName, HdfsAgentOptions, RaidCodec, RestorationOptions};
 use crate::failure::{Context, Failure};
 use crate::output::{Format as Output, print_json, say};
@@ -9,7 +9,6 @@ use gabion_codec::Code;
 use gabion_hdfs::{Agent, HdfsError, Restoration, Restored};
 use gabion_layout::ChunkIndex;
 use gabion_testbed::EndSignals;
-use tokio::net::TcpListener;
 
 /// Differences between an agent's port, or the plugin's port on loopback, and the `DataNode`'s transfer port. The
 /// plugin has the same defaults.
@@ -139,8 +138,7 @@ async fn agent(options: HdfsAgentOptions) -> Result<(), Failure> {
     };
     let mut ends = EndSignals::listen()?;
     let agent = Agent::new(plugin).context("start an agent")?;
-    let listener = TcpListener::bind(&listen).await;
-    let listener = listener.context(format!("listen on {listen}"))?;
+    let listener = listen_on(&listen, "--listen").await?;
     let address = listener.local_addr().context("tell the agent's address")?;
     ready(&format!("hdfs-agent://{address}"));
     tokio::select! {

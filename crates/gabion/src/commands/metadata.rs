@@ -4,12 +4,14 @@
 use crate::arguments::{MetadataCommand, MetadataOptions, Place};
 use crate::failure::{Context, Failure};
 use crate::output::{Format, bytes, print_json, say};
-use gabion_meta::{BackupError, Copied, RedbStore, back_up, check_rows, copy_rows};
+use crate::output_file::{check_new, into_new_file};
+use gabion_meta::{
+    BackupError, Copied, RedbStore, back_up, back_up_with_new_base, check_rows, copy_rows,
+};
 use gabion_server::{MetadataPlace, MetadataStore, ServerError, forget_log};
 use gabion_sql::{AddressError, DatabaseAddress, Migration, SqlError, StoreOptions, migrate};
 use gabion_wire::trust::TrustError;
 use serde_json::json;
-use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +33,9 @@ pub(crate) async fn run(
         MetadataCommand::Migrate { to } => Box::new(move || migrate_tables(&to, format)),
         MetadataCommand::Copy { from, to } => Box::new(move || copy(&from, &to, format)),
         MetadataCommand::Check { of } => Box::new(move || check(&of, format)),
-        MetadataCommand::Backup { from, to } => Box::new(move || backup(&from, &to, format)),
+        MetadataCommand::Backup { from, to, new_base } => {
+            Box::new(move || backup(&from, &to, new_base, format))
+        }
         MetadataCommand::Restore { from, to } => Box::new(move || restore(&from, &to, format)),
     };
     // The stores wait for disks and sockets.
@@ -182,47 +186,6 @@ fn copy(from: &str, to: &str, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a file that gets its name when it is whole and checked, so that no coordinator takes a part of a copy for metadata.
-fn into_new_file<T>(
-    path: &Path,
-    make: impl FnOnce(&Path) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
-    let work = || {
-        if unfinished.exists() {
-            let removed = std::fs::remove_file(&unfinished);
-            removed.context(format!("remove {}", unfinished.display()))?;
-        }
-        let result = make(&unfinished)?;
-        let named = std::fs::rename(&unfinished, path);
-        named.context(format!("rename {}", unfinished.display()))?;
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.context(format!("sync {}", directory.display()))?;
-        Ok(result)
-    };
-    work().inspect_err(|_| {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&unfinished);
-    })
-}
-
-/// Refuses a file that exists.
-fn check_new(path: &Path) -> Result<(), Failure> {
-    if path.exists() {
-        return Err(Failure::failed(format!(
-            "{} already exists; choose a new file for the copy",
-            path.display()
-        )));
-    }
-    Ok(())
-}
-
 /// Copies all rows, and checks those of the copy.
 fn copy_checked(source: &MetadataStore, target: &MetadataStore) -> Result<Copied, Failure> {
     let copied = copy_rows(source, target).map_err(Failure::failed)?;
@@ -242,8 +205,12 @@ fn check(of: &str, format: Format) -> Result<(), Failure> {
 }
 
 /// Copies what is new in a metadata log to a backup.
-fn backup(from: &Path, to: &Path, format: Format) -> Result<(), Failure> {
-    let done = back_up(from, to)?;
+fn backup(from: &Path, to: &Path, renews_base: bool, format: Format) -> Result<(), Failure> {
+    let done = if renews_base {
+        back_up_with_new_base(from, to)?
+    } else {
+        back_up(from, to)?
+    };
     let digest = format!("{:016x}", done.digest);
     if format == Format::Json {
         return print_json(&json!({

@@ -4,8 +4,8 @@
 //! the terminal. The first run waits until the second is ready, and reports its failure.
 
 use super::connect_gateway;
-use super::serve::{raise_descriptor_limit, ready};
-use crate::arguments::{MountArguments, Place, UmountArguments, own_words};
+use super::serve::{listen_on, raise_descriptor_limit, ready};
+use crate::arguments::{MountArguments, Place, UmountArguments, coordinator_addresses, own_words};
 use crate::failure::{Context, Failure};
 use gabion_fuse::{Mount, MountError, MountOptions, MountSettings, UnmountError, unmount};
 use gabion_gateway::serve_metrics;
@@ -16,7 +16,6 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::net::TcpListener;
 use tokio::process::Command;
 
 pub(crate) async fn run(arguments: MountArguments, place: Place) -> Result<(), Failure> {
@@ -24,11 +23,24 @@ pub(crate) async fn run(arguments: MountArguments, place: Place) -> Result<(), F
     for words in &arguments.options {
         options = options.with(words).map_err(Failure::usage)?;
     }
+    if let Some(coordinator) = &options.coordinator {
+        check_coordinator(coordinator)?;
+    }
     if arguments.foreground || arguments.detached {
         serve(arguments, options, place).await
     } else {
         start_in_background().await
     }
+}
+
+/// Checks the address of `-o coordinator=` as that of `--coordinator`.
+fn check_coordinator(address: &str) -> Result<(), Failure> {
+    let checked = coordinator_addresses(address);
+    checked.map(drop).map_err(|form| {
+        Failure::usage(format!(
+            "'{address}' is not the address of a coordinator; {form}"
+        ))
+    })
 }
 
 pub(crate) fn umount(arguments: &UmountArguments) -> Result<(), Failure> {
@@ -89,7 +101,7 @@ async fn serve(
     let log = log(arguments.log.as_deref())?;
     let client = connect_gateway(&place).await?;
     let metrics = match &arguments.metrics {
-        Some(address) => Some(bind(address).await?),
+        Some(address) => Some(listen_on(address, "--metrics").await?),
         None => None,
     };
     let mut ends = EndSignals::listen()?;
@@ -113,11 +125,6 @@ async fn serve(
     }
     let served = mount.serve(async move { ends.recv().await }).await;
     served.context("talk to the kernel")
-}
-
-async fn bind(address: &str) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).await;
-    listener.context(format!("listen on {address}"))
 }
 
 /// The file of the log; without a path, the null device.

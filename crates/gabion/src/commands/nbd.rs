@@ -2,7 +2,7 @@
 
 use super::connect_gateway;
 use super::image::no_image;
-use super::serve::{raise_descriptor_limit, ready};
+use super::serve::{listen_on, raise_descriptor_limit, ready};
 use crate::arguments::{NbdCommand, NbdMapOptions, NbdServeOptions, Place};
 use crate::failure::{Context, Failure};
 use gabion_client::TakeOver;
@@ -80,8 +80,8 @@ async fn serve(options: NbdServeOptions, place: &Place) -> Result<(), Failure> {
     if let Some(tls) = tls {
         server = server.with_tls(tls);
     }
-    let tcp = bind_tcp(listen.as_deref()).await?;
-    let metrics = bind_tcp(options.metrics.as_deref()).await?;
+    let tcp = bind_tcp(listen.as_deref(), "--listen").await?;
+    let metrics = bind_tcp(options.metrics.as_deref(), "--metrics").await?;
     let unix = match &options.unix {
         Some(path) => Some(bind_unix(path).await?),
         None => None,
@@ -143,12 +143,11 @@ async fn of<L, F: Future<Output = io::Error>>(
     }
 }
 
-async fn bind_tcp(address: Option<&str>) -> Result<Option<TcpListener>, Failure> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let listener = TcpListener::bind(address).await;
-    listener.map(Some).context(format!("listen on {address}"))
+async fn bind_tcp(address: Option<&str>, option: &str) -> Result<Option<TcpListener>, Failure> {
+    match address {
+        Some(address) => listen_on(address, option).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {

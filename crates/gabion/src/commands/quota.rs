@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Format, print_json, say, table};
 use crate::output::{align_numbers, limit_row};
 use gabion_client::ClientError;
-use gabion_meta::{Inode, Quota, QuotaChange, QuotaStatus};
+use gabion_meta::{Inode, QUOTA_ENTRIES_MAX, Quota, QuotaChange, QuotaStatus};
 use gabion_protocol::message::Cause;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn print(status: &QuotaStatus) {
     if *quota == Quota::default() {
         say(format!(
             "this quota limits nothing, but names cannot cross the border of {name}; 'gabion quota {name} --remove' removes \
-            the quota"
+            the quota once at most {QUOTA_ENTRIES_MAX} files and directories are below"
         ));
     }
     say("data: sizes of all files below, holes included; files: files and directories below");

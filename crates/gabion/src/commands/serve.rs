@@ -8,14 +8,42 @@ use gabion_layout::RackId;
 use gabion_meta::Timing;
 use gabion_server::{
     CoordinatorConfig, CoordinatorProcess, NodeConfig, NodeProcess, RecoveryConfig,
-    RecoveryProcess, check_listen,
+    RecoveryProcess, check_listen, why_not_listening,
 };
-use gabion_testbed::{EndSignals, READY};
+use gabion_testbed::{EndSignals, LISTENING, READY, STANDBY};
 use gabion_wire::Versions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Listens on an address, which this option names.
+pub(super) async fn listen_on(address: &str, option: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::failed(format!(
+            "cannot listen on {address}: {}; choose an address of this machine and a free port with {option}",
+            why_not_listening(&error)
+        ))
+    })
+}
+
+/// Refuses a directory of a server's files that is something else. It may be missing.
+fn check_directory(data: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(data) {
+        Ok(found) if !found.is_dir() => Err(Failure::usage(format!(
+            "{} is not a directory; name a directory with --data",
+            data.display()
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(Failure::usage(format!(
+            "a part of {} is not a directory; name another directory with --data",
+            data.display()
+        ))),
+        _ => Ok(()),
+    }
+}
 
 /// Raises the limit of open files and connections to the system's maximum.
 pub(super) fn raise_descriptor_limit() {
@@ -41,6 +69,7 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
         metrics,
         log,
     } = options;
+    check_directory(&data)?;
     if recover {
         let config = RecoveryConfig {
             metadata: metadata::place_of(&metadata, &data)?,
@@ -64,16 +93,20 @@ pub(crate) async fn coordinator(options: CoordinatorOptions, place: &Place) -> R
     };
     let standing_by = |address: SocketAddr, metrics: Option<SocketAddr>, leader: &str| {
         tracing::info!(target: "cluster", leader, "this coordinator stands by");
-        server_ready(address, metrics);
+        server_is(STANDBY, address, metrics);
     };
     let process = CoordinatorProcess::start(config, standing_by).await?;
     tracing::info!(target: "cluster", "this coordinator leads");
     let mut ends = EndSignals::listen()?;
-    server_ready(process.address(), process.metrics_address());
-    process
-        .run_until(async move { ends.recv().await })
-        .await
-        .map_err(Failure::failed)
+    let (address, metrics) = (process.address(), process.metrics_address());
+    server_is(LISTENING, address, metrics);
+    let serves = process.until_it_serves();
+    let mut running = pin!(process.run_until(async move { ends.recv().await }));
+    tokio::select! {
+        ended = &mut running => return ended.map_err(Failure::failed),
+        true = serves => server_is(READY, address, metrics),
+    }
+    running.await.map_err(Failure::failed)
 }
 
 /// Serves reads by an earlier copy of the metadata.
@@ -81,7 +114,7 @@ async fn serve_recovery(config: RecoveryConfig) -> Result<(), Failure> {
     let process = RecoveryProcess::start(config).await?;
     tracing::info!(target: "cluster", "this coordinator serves reads by earlier metadata and changes nothing");
     let mut ends = EndSignals::listen()?;
-    server_ready(process.address(), None);
+    server_is(READY, process.address(), None);
     process
         .run_until(async move { ends.recv().await })
         .await
@@ -110,6 +143,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
              --join HOST:PORT'",
         ));
     };
+    check_directory(&data)?;
     let engine = engine.engine(&data).map_err(Failure::usage)?;
     if init {
         // Nothing is created for a node that cannot listen.
@@ -145,7 +179,7 @@ pub(crate) async fn node(options: NodeOptions, place: &Place) -> Result<(), Fail
         slow: slow(&log),
     };
     let process = NodeProcess::start(config).await?;
-    server_ready(process.id(), process.metrics_address());
+    server_is(READY, process.id(), process.metrics_address());
     process.run().await.map_err(Failure::failed)
 }
 
@@ -154,16 +188,21 @@ fn slow(log: &LogOptions) -> Option<Duration> {
     (log.slow_ms > 0).then(|| Duration::from_millis(log.slow_ms))
 }
 
-/// Reports that a server is ready, and the address of its metrics.
-fn server_ready(at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
+/// Reports the state of a server, and the address of its metrics.
+fn server_is(state: &str, at: impl std::fmt::Display, metrics: Option<SocketAddr>) {
     let metrics = metrics.map_or_else(String::new, |address| format!(" http://{address}/metrics"));
-    ready(&format!("{at}{metrics}"));
+    report(state, &format!("{at}{metrics}"));
 }
 
-/// Reports on stdout that the process serves. Its parent process may have ended already.
+/// Reports on stdout that the process serves.
 pub(super) fn ready(what: &str) {
+    report(READY, what);
+}
+
+/// Reports the state of this process on stdout. Its parent process may have ended already.
+fn report(state: &str, what: &str) {
     let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{READY} {what}").and_then(|()| stdout.flush());
+    let _ = writeln!(stdout, "{state} {what}").and_then(|()| stdout.flush());
 }
 
 fn behaviour_of(behaviour: &Behaviour) -> gabion_protocol::coordinator::CoordinatorOptions {

@@ -5,7 +5,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -54,17 +54,14 @@ impl ByHand {
             .stderr(log.expect("a log"))
             .spawn()
             .expect("the binary runs");
-        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let stdout = child.stdout.take().expect("stdout is piped");
         self.processes.push(child);
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while stdout.read(&mut byte).expect("read its stdout") == 1 && byte != *b"\n" {
-            line.push(byte[0]);
-        }
-        let log = fs::read_to_string(self.path("log")).unwrap_or_default();
-        let ready = text(&line);
-        let ready = ready.strip_prefix("ready ");
-        ready.unwrap_or_else(|| panic!("{log}")).to_owned()
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let ready = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+        ready.unwrap_or_else(|| {
+            let log = fs::read_to_string(self.path("log"));
+            panic!("{}", log.unwrap_or_default())
+        })
     }
 
     fn authority(&self) -> String {

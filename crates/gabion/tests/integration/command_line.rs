@@ -295,6 +295,100 @@ fn what_cannot_be_started_leaves_nothing_behind() {
 }
 
 #[test]
+fn sizes_beyond_those_of_files_are_refused_before_anything_is_asked() {
+    let above = "--size=9223372036854775808";
+    for (arguments, expected) in [
+        (
+            ["image", "create", "vm/a", above].as_slice(),
+            "from 512 to 9223372036854775296",
+        ),
+        (
+            &["image", "resize", "vm/a", "--size=9223372036854775807"],
+            "from 512 to 9223372036854775296",
+        ),
+        (&["create", "a", above], "at most 9223372036854775807 bytes"),
+        (
+            &["truncate", "a", above],
+            "at most 9223372036854775807 bytes",
+        ),
+    ] {
+        let error = fails(arguments, 2).replace("\n  ", " ");
+        assert!(error.contains(expected), "gabion {arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn errors_of_the_system_get_a_cause_and_an_advice() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| path_text(&root.path().join(name)).to_owned();
+    let (file, below) = (at("file"), at("file/data"));
+    fs::write(&file, "no directory").unwrap();
+    let node = ["node", "--rack=0", "--join=127.0.0.1:1", "--insecure"];
+    let coordinator = ["coordinator", "--listen=127.0.0.1:0", "--insecure"];
+    for server in [&coordinator[..], &node] {
+        for data in [&file, &below] {
+            for init in [&[][..], &["--init"]] {
+                let arguments = [server, &["--data", data], init].concat();
+                let error = fails(&arguments, 2);
+                assert!(error.contains("not a directory; name a"), "{error}");
+                assert!(!error.contains("os error"), "{error}");
+            }
+        }
+    }
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("--listen={}", held.local_addr().unwrap());
+    let data = at("data");
+    let arguments = [
+        "coordinator",
+        "--insecure",
+        "--init",
+        &listen,
+        "--data",
+        &data,
+    ];
+    let error = fails(&arguments, 1);
+    let used = "another process uses the port; choose an address of this machine and a free port with --listen";
+    assert!(error.contains(used), "{error}");
+    let mount = ["mount", "vm", "/mnt", "-o"];
+    for (option, expected) in [
+        ("coordinator", "needs a value, as coordinator=HOST:PORT"),
+        ("ro,coordinator=", "needs a value, as coordinator=HOST:PORT"),
+        (
+            "coordinator=foo",
+            "'foo' is not the address of a coordinator; write HOST:PORT",
+        ),
+    ] {
+        let error = fails(&[&mount[..], &[option]].concat(), 2);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_none_is_named_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = directory.path().join("c");
+    run(&["init", "--data", path_text(&made)]);
+    let tls = made.join("operator");
+    let arguments = ["ls", "--coordinator=127.0.0.1:1", "--tls", path_text(&tls)];
+    let certificate = fs::read(tls.join("cert.pem")).unwrap();
+    for (name, bytes, expected) in [
+        ("cert.pem", &b"garbage"[..], "it has no certificate in PEM"),
+        ("cert.pem", &[0xff, 0xfe, 0][..], "it is not text in PEM"),
+        ("ca.pem", &b"garbage"[..], "it has no certificate in PEM"),
+        ("key.pem", &certificate[..], "it has no private key in PEM"),
+    ] {
+        let path = tls.join(name);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let error = fails(&arguments, 1);
+        let sentence = format!("{} is not usable: {expected}; restore", path_text(&path));
+        assert!(error.contains(&sentence), "{error}");
+        assert!(error.contains("gabion cert issue"), "{error}");
+        fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_fails_with_exit_code_1() {
     let error = fails(
         &[

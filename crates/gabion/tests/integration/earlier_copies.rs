@@ -1,7 +1,7 @@
 //! Directories that are copies: of a node at an earlier time, of the coordinator's metadata at an earlier time, and
 //! of a node that runs.
 
-use crate::support::{TestCluster, gabion, path_text, pattern, wait_for};
+use crate::support::{TestCluster, complaint, gabion, path_text, pattern, text, wait_for};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -76,7 +76,17 @@ fn a_coordinator_on_an_earlier_copy_of_its_metadata_serves_nothing() {
     cluster.put("later", &bytes);
     cluster.run(&["chaos", "kill-coordinator"]);
     let newest = swap(&directory, &earlier);
-    // The coordinator may be ready, or end before it is.
+    let listen = format!("--listen={}", cluster.coordinator());
+    let data = format!("--data={}", path_text(&directory));
+    let refused = gabion(&["coordinator", &listen, &data, "--lease-ms=500"]).output();
+    let refused = refused.expect("the binary runs");
+    let told = complaint(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(told.contains("metadata is an old copy"), "{told}");
+    let said = text(&refused.stdout);
+    assert!(said.starts_with("listening "), "{said}");
+    assert!(!said.contains("ready"), "it has never served: {said}");
+    // The coordinator may listen, or end before it does.
     let _ = cluster.output(&["cluster", "up"]);
     wait_for("the nodes give the earlier copy away", || {
         let log = cluster.run(&["cluster", "log"]);

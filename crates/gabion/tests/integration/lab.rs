@@ -1,8 +1,12 @@
 //! `gabion lab` on traces: what they are like, making them, and running them on a real cluster.
 
-use crate::support::{TestCluster, complaint, fails, gabion, path_text, pattern, run, text, trace};
+use crate::support::{
+    TestCluster, complaint, fails, gabion, path_text, pattern, run, text, trace, wait_for,
+};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 fn json(arguments: &[&str]) -> Value {
     let mut all = vec!["--format=json", "lab"];
@@ -364,6 +368,31 @@ fn refuses_what_does_not_fit(cluster: &TestCluster, trace: &str) {
     assert!(error.contains("of its quota"), "{error}");
     assert_eq!(cluster.run(&["ls"]), before, "nothing is left of it");
     cluster.run(&["pool", "quota", "vm", "--bytes=none"]);
+}
+
+#[test]
+fn an_interrupted_replay_leaves_nothing_of_the_file_that_it_stores() {
+    let cluster = TestCluster::start(3, 2);
+    cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=4KiB"]);
+    // Each row has parts of its own, which are stored one after the other.
+    let rows = (0..20_000).map(|at| format!("{},h,0,Write,{},4096,0\n", 7 + at, at << 17));
+    let trace = cluster.path("wide.csv");
+    fs::write(&trace, rows.collect::<String>()).expect("write a temporary file");
+    let mut replay = cluster.command(&["lab", "replay", "--trace", path_text(&trace), "--name=f"]);
+    for signal in [Signal::INT, Signal::TERM] {
+        let replay = replay.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let replay = replay.expect("the binary runs");
+        wait_for("the replay stores the file", || {
+            cluster.run(&["ls"]).contains("f.unfinished")
+        });
+        rustix::process::kill_process(Pid::from_child(&replay), signal).expect("it runs");
+        let output = replay.wait_with_output().expect("it ends");
+        let error = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("the replay was interrupted"), "{error}");
+        let left = cluster.json(&["ls"]);
+        assert_eq!(left, serde_json::json!([]), "{left}");
+    }
 }
 
 #[test]

@@ -260,6 +260,7 @@ fn a_backup_that_is_made_under_load_is_restored() {
     check_names(&rows, &names);
     let again = cluster.json(&command);
     assert_eq!(again["copied_bytes"], 0, "{again}");
+    replace_damaged_base(&cluster, &command, &bases[0]);
     refuse_other_directories(&cluster, &log, &backup);
     refuse_base_alone(&cluster, &backup);
 }
@@ -286,6 +287,24 @@ fn refuse_base_alone(cluster: &TestCluster, backup: &Path) {
     let names = left.map(|entry| entry.expect("an entry").file_name());
     let mut left = names.filter(|name| name.to_string_lossy().starts_with("alone.redb"));
     assert_eq!(left.next(), None);
+}
+
+/// A base of the backup is damaged: each run names it, and one with `--new-base` replaces it.
+fn replace_damaged_base(cluster: &TestCluster, command: &[&str], base: &Path) {
+    let whole = fs::read(base).expect("a base");
+    let mut bad = whole.clone();
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    fs::write(base, bad).expect("damage the base");
+    let error = fails_on(cluster, command, 1);
+    let name = path_text(base);
+    assert!(
+        error.contains(&format!("{name} of the backup is damaged")),
+        "{error}"
+    );
+    assert!(error.contains("--new-base"), "{error}");
+    cluster.run(&[command, &["--new-base"]].concat());
+    assert!(fs::read(base).expect("a base") == whole);
 }
 
 /// Backups at wrong places.

@@ -183,11 +183,21 @@ fn check_reads(cluster: &TestCluster, found: &Value, moved: &BTreeSet<String>) {
 
 /// Each of these is refused, in one sentence that gives no wrong advice.
 fn check_refusals(cluster: &TestCluster) {
-    let file = cluster.path("new");
-    let file = path_text(&file);
+    let (file, patch) = (cluster.path("new"), cluster.path("patch"));
+    fs::write(&patch, pattern(50, 70)).expect("write a temporary file");
+    let (file, patch) = (path_text(&file), path_text(&patch));
     let changes = [
         &["mkdir", "directory"][..],
         &["rm", "file-0"],
+        &["rm", "--prefix=file-"],
+        // In place, inline, and in a hole.
+        &["write", "file-0", "--offset=1", patch],
+        &["write", "tiny", "--offset=1", patch],
+        &["write", "sparse", "--offset=300000", patch],
+        &["append", "file-0", patch],
+        &["append", "tiny", patch],
+        &["punch", "file-0", "--offset=0", "--length=9"],
+        &["punch", "tiny", "--offset=0", "--length=9"],
         &["mv", "file-0", "other"],
         &["put", file, "one-more"],
         &["truncate", "file-0", "--size=1"],
@@ -206,7 +216,9 @@ fn check_refusals(cluster: &TestCluster) {
     };
     for change in changes {
         let error = refusal(change);
-        assert!(!error.contains("check its address"), "{change:?}: {error}");
+        for wrong in ["check its address", "took longer", "lease", "unknown"] {
+            assert!(!error.contains(wrong), "{change:?}: {error}");
+        }
     }
     refusal(&["health"]);
 }

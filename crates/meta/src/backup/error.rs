@@ -69,6 +69,16 @@ pub enum BackupError {
         /// The first bad byte.
         at: u64,
     },
+    /// The base of an earlier backup is damaged.
+    #[error(
+        "{} of the backup is damaged at byte {at}; make the backup with --new-base, which copies the base again", path.display()
+    )]
+    DamagedBase {
+        /// The file.
+        path: PathBuf,
+        /// The first bad byte.
+        at: u64,
+    },
     /// A file of an earlier backup is missing.
     #[error(
         "the backup in {} lacks the changes from {first} on, and has later ones; keep it, and choose an empty directory \
@@ -148,6 +158,14 @@ pub(super) fn disk(
         operation,
         path,
         reason: error.to_string(),
+    }
+}
+
+/// Converts the error of a base that is that of the backup in this directory.
+pub(super) fn of_base(directory: &Path, error: LogError) -> BackupError {
+    match of_backup(directory, error) {
+        BackupError::Damaged { path, at } => BackupError::DamagedBase { path, at },
+        other => other,
     }
 }
 

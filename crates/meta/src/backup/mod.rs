@@ -15,7 +15,7 @@ mod tests;
 
 pub use self::error::BackupError;
 
-use self::error::{disk, of_backup};
+use self::error::{disk, of_backup, of_base};
 use self::past::Past;
 use crate::error::MetaError;
 use crate::metadata_log::{
@@ -55,10 +55,23 @@ pub struct BackedUp {
 /// # Errors
 /// [`BackupError`]. The backup in the directory can be restored as before.
 pub fn back_up(from: &Path, to: &Path) -> Result<BackedUp, BackupError> {
-    back_up_in_steps(from, to, &|_| Ok(()))
+    back_up_in_steps((from, to), false, &|_| Ok(()))
 }
 
-fn back_up_in_steps(from: &Path, to: &Path, steps: Steps<'_>) -> Result<BackedUp, BackupError> {
+/// The same, and also copies the base if the backup has that base already, which may be damaged. The new copy takes the place
+/// of the old one when it is whole, durable and read back.
+///
+/// # Errors
+/// Those of [`back_up`]; [`BackupError::DamagedBase`] only if the log has no base of that number.
+pub fn back_up_with_new_base(from: &Path, to: &Path) -> Result<BackedUp, BackupError> {
+    back_up_in_steps((from, to), true, &|_| Ok(()))
+}
+
+fn back_up_in_steps(
+    (from, to): (&Path, &Path),
+    renews_base: bool,
+    steps: Steps<'_>,
+) -> Result<BackedUp, BackupError> {
     if !from.is_dir() || lengths(from)?.is_empty() {
         return Err(LogError::Missing(from.to_owned()).into());
     }
@@ -67,6 +80,7 @@ fn back_up_in_steps(from: &Path, to: &Path, steps: Steps<'_>) -> Result<BackedUp
     let backup = Backup {
         from,
         to,
+        renews_base,
         steps,
         copied_bytes: Cell::new(0),
     };
@@ -163,6 +177,8 @@ struct Backup<'a> {
     from: &'a Path,
     /// That of the backup.
     to: &'a Path,
+    /// Whether a base that it has is copied again.
+    renews_base: bool,
     steps: Steps<'a>,
     copied_bytes: Cell<u64>,
 }
@@ -273,11 +289,15 @@ impl Backup<'_> {
             self.check_past((&log, end.position), kept, is_other)?;
         }
         let base = log.begin.number;
-        let old = kept.filter(|kept| kept.chain.begin.number >= base);
+        let stays = |kept: &Kept| match kept.chain.begin.number {
+            number if number == base => !self.renews_base,
+            number => number > base,
+        };
+        let old = kept.filter(stays);
         if let Some(kept) = &old {
             // A new base is read when it is copied. One that stays may have been damaged since.
             let read = read_base::<LogError>(kept.chain.base(), kept.chain.begin, |_, _| Ok(()));
-            read.map_err(|error| of_backup(self.to, error))?;
+            read.map_err(|error| of_base(self.to, error))?;
         }
         Ok(Survey {
             has_new_base: old.is_none(),

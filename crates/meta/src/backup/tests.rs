@@ -143,7 +143,9 @@ fn until_step(from: &Path, to: &Path, step: usize, fault: Fault) -> Option<&'sta
             Fault::Kill => panic!("killed"),
         }
     };
-    let done = catch_unwind(AssertUnwindSafe(|| back_up_in_steps(from, to, &steps)));
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        back_up_in_steps((from, to), false, &steps)
+    }));
     let is_done = matches!(done, Ok(Ok(_)));
     assert_eq!(reached.get().is_none(), is_done, "step {step}");
     reached.get()
@@ -397,12 +399,52 @@ fn a_base_that_is_damaged_is_reported_by_each_backup() {
         for change_count in [0, 1] {
             place.change(change_count);
             let refused = back_up(&place.log(), &backup).unwrap_err();
-            let is_told = matches!(refused, BackupError::Damaged { .. });
+            let is_told =
+                matches!(&refused, BackupError::DamagedBase { path: told, .. } if *told == path);
             assert!(is_told, "byte {byte}: {refused}");
+            assert!(fs::read(&path).unwrap() == bad, "it is left as it is");
         }
     }
     fs::write(&path, whole).unwrap();
     place.back_up(&backup);
+}
+
+#[test]
+fn a_damaged_base_is_replaced_on_request_and_not_before_the_new_one_is_whole() {
+    let place = Place::new();
+    place.change(3);
+    place.store.write_base().unwrap();
+    let (backup, whole) = (place.backup(), place.path("whole"));
+    place.back_up(&backup);
+    place.change(2);
+    place.back_up(&whole);
+    let path = backup.join(format!("base-{:020}", 3));
+    let good = fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    let log = place.log();
+    for step in 0.. {
+        fs::write(&path, &bad).unwrap();
+        let count = Cell::new(0);
+        let steps = |_: &'static str| -> io::Result<()> {
+            count.set(count.get() + 1);
+            match count.get() > step {
+                true => Err(io::Error::other("a fault")),
+                false => Ok(()),
+            }
+        };
+        let done = back_up_in_steps((&log, &backup), true, &steps);
+        let present = fs::read(&path).unwrap();
+        assert!(present == bad || present == good, "step {step}");
+        if done.is_ok() {
+            assert!(present == good && step > 5, "step {step}");
+            break;
+        }
+    }
+    fs::write(&path, &bad).unwrap();
+    back_up_with_new_base(&log, &backup).unwrap();
+    assert!(files(&backup) == files(&whole));
+    assert_eq!(place.restored(&backup).unwrap(), place.last());
 }
 
 #[test]

@@ -328,7 +328,10 @@ proptest! {
                     let QuotaChange { bytes, files } = change(*bytes, *files);
                     let id = directory(&meta, path).expect("it has a quota");
                     let (bytes, files) = (bytes.expect("set"), files.expect("set"));
-                    quotas.insert(id, Quota { bytes, files });
+                    match (Quota { bytes, files }) {
+                        quota if quota == Quota::default() => quotas.remove(&id),
+                        quota => quotas.insert(id, quota),
+                    };
                 }
                 (Operation::RemoveQuota(path), Ok(())) => {
                     quotas.remove(&directory(&meta, path).expect("it is there"));
@@ -564,10 +567,69 @@ fn a_directory_with_too_much_below_it_gets_no_quota() {
     let directory = "d".to_owned();
     let refused = QuotaError::TooManyEntries { directory, limit };
     assert_eq!(meta.remove_directory_quota(id), Err(refused.into()));
-    // Its limits can still be changed.
+    // Its limits can still be changed and lifted. Without limits it stays until fewer are below.
     meta.set_directory_quota(id, change(None, None))
         .expect("no row below changes");
+    let own = || {
+        let status = meta.directory_quota(Inode::Directory(id)).expect("there");
+        status.map(|status| (status.quota, status.used.entries))
+    };
+    assert_eq!(
+        own(),
+        Some((Quota::default(), QUOTA_ENTRIES_MAX as u64 + 1))
+    );
     assert_eq!(meta.check(), Ok(vec![]));
+    let path = format!("d/{}/{QUOTA_ENTRIES_MAX}", QUOTA_ENTRIES_MAX % 7);
+    remove_directory(&meta, &path);
+    meta.set_directory_quota(id, change(None, None))
+        .expect("as many as may be");
+    assert_eq!(own(), None);
+    assert_eq!(meta.check(), Ok(vec![]));
+}
+
+fn remove_directory(meta: &Cluster, path: &str) {
+    let name = seen(meta, path).expect("it is there");
+    let id = directory(meta, path).expect("it is there");
+    let removed = meta.remove_directory(id, (name.generation, meta.change_count()));
+    removed.expect("it is empty");
+}
+
+#[test]
+fn a_quota_whose_last_limit_is_lifted_is_gone() {
+    let (meta, pool) = cluster();
+    put(&meta, &pool, "d/f", 10).expect("no quota");
+    put(&meta, &pool, "outside", 10).expect("no quota");
+    let id = directory(&meta, "d").expect("made");
+    let file = meta.file("outside").expect("made");
+    let set = |bytes: Option<Limit>, files: Option<Limit>| {
+        meta.set_directory_quota(id, QuotaChange { bytes, files })
+            .expect("few entries");
+    };
+    let has_quota = || {
+        let status = meta.directory_quota(Inode::Directory(id)).expect("there");
+        assert_eq!(meta.check(), Ok(vec![]));
+        status.is_some()
+    };
+    let crosses = |number: u64| {
+        let moved = meta.rename(
+            (file.put, "outside"),
+            (file.generation, number),
+            "d/in",
+            Existing::Stays,
+        );
+        matches!(moved, Err(MetaError::Quota(QuotaError::Border(_))))
+    };
+    // What has no limit gets no quota.
+    set(Some(Limit::Unlimited), None);
+    assert!(!has_quota());
+    set(Some(Limit::AtMost(100)), Some(Limit::AtMost(5)));
+    set(Some(Limit::Unlimited), None);
+    assert!(has_quota(), "the limit of files stays");
+    assert!(crosses(901));
+    set(None, Some(Limit::Unlimited));
+    assert!(!has_quota());
+    assert!(!crosses(902), "there is no border any more");
+    assert_eq!(meta.directory_quotas(), Ok(vec![]));
 }
 
 #[test]
@@ -577,8 +639,10 @@ fn the_number_of_directories_with_quotas_is_limited() {
         let path = format!("d{at}");
         meta.make_directory(&path, NewAttributes::DIRECTORY, at as u64)
             .expect("free");
-        let set =
-            meta.set_directory_quota(directory(&meta, &path).expect("made"), change(None, None));
+        let set = meta.set_directory_quota(
+            directory(&meta, &path).expect("made"),
+            change(None, Some(9)),
+        );
         assert_eq!(set.is_ok(), at < QUOTA_DIRECTORIES_MAX, "{at}: {set:?}");
     }
 }

@@ -238,6 +238,12 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(self.shared.core.with_meta(find).await?)
     }
 
+    /// Waits until this coordinator answers clients: most nodes have contacted it since its start, and none of these knows
+    /// newer metadata. Returns false if it stops before.
+    pub async fn until_it_serves(&self) -> bool {
+        self.members.until_most_heard().await
+    }
+
     /// Waits until the metadata store has failed; returns the error. The process then ends: a failed
     /// coordinator grants no leases, and only a restart can find out which writes are durable.
     pub async fn broken(&self) -> MetaError {

@@ -97,6 +97,10 @@ impl Cause {
     }
 }
 
+/// The sentence of a coordinator that recovers a restored backup, about all that it does not serve.
+pub const RECOVERING: &str = "this coordinator recovers a restored backup of the metadata and changes nothing; files can be \
+    listed and read, and changed once they are copied to another cluster";
+
 /// A refusal of the coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Denial {

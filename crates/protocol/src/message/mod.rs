@@ -34,7 +34,7 @@ pub use coordinator::{
     Standing, StoreFailure, StripeLease, WholeFile,
 };
 pub use coordinator_request::{CoordinatorCall, CoordinatorRequest};
-pub use denial::{Cause, Denial};
+pub use denial::{Cause, Denial, RECOVERING};
 pub use events::{EventPage, LoggedEvent};
 pub use flow::Flow;
 pub use join::{

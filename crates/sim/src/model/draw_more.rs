@@ -204,9 +204,13 @@ impl Draw<'_> {
         let more_entries = self.dice.below(4);
         let has_bytes = !self.dice.one_in(3);
         let has_entries = !self.dice.one_in(3);
+        let bytes = has_bytes.then_some(Limit::AtMost(used.bytes + more_bytes));
+        let files = has_entries.then_some(Limit::AtMost(used.entries + more_entries));
+        // Without limits the quota ends.
+        let lifted = (bytes.is_none() && files.is_none()).then_some(Limit::Unlimited);
         let change = QuotaChange {
-            bytes: has_bytes.then_some(Limit::AtMost(used.bytes + more_bytes)),
-            files: has_entries.then_some(Limit::AtMost(used.entries + more_entries)),
+            bytes: bytes.or(lifted),
+            files: files.or(lifted),
         };
         let change = Some(change);
         Operation::Quota { path, change }

@@ -80,18 +80,19 @@ impl Expected {
         if present.is_none() && self.quota_above(path).is_some() {
             return Err(Cause::Invalid);
         }
-        let quota = match (change, present) {
-            (None, _) => None,
-            (Some(change), Some(present)) => Some(changed(present, change)),
-            (Some(change), None) => {
+        let limits = present.map_or_else(Quota::default, |present| present.limits);
+        let limits = change.map(|change| changed(limits, change));
+        let quota = match (limits, present) {
+            (Some(limits), Some(present)) if has_limits(limits) => {
+                Some(QuotaModel { limits, ..present })
+            }
+            (Some(limits), None) if has_limits(limits) => {
                 self.check_first_quota(path)?;
                 self.quota_count += 1;
-                let none = QuotaModel {
-                    number: self.quota_count,
-                    limits: Quota::default(),
-                };
-                Some(changed(none, change))
+                let number = self.quota_count;
+                Some(QuotaModel { number, limits })
             }
+            _ => None,
         };
         if let Some(Entry::Directory(directory)) = self.entries.get_mut(path) {
             directory.quota = quota;
@@ -216,12 +217,16 @@ const fn is_exceeded(limit: Limit, was: u64, used: u64) -> bool {
     }
 }
 
-fn changed(present: QuotaModel, change: QuotaChange) -> QuotaModel {
-    let limits = Quota {
-        bytes: change.bytes.unwrap_or(present.limits.bytes),
-        files: change.files.unwrap_or(present.limits.files),
-    };
-    QuotaModel { limits, ..present }
+fn changed(present: Quota, change: QuotaChange) -> Quota {
+    Quota {
+        bytes: change.bytes.unwrap_or(present.bytes),
+        files: change.files.unwrap_or(present.files),
+    }
+}
+
+/// A quota without limits is none.
+fn has_limits(quota: Quota) -> bool {
+    quota != Quota::default()
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ pub use self::console::OpenConsole;
 use self::coordinators::{COORDINATOR, coordinator_names};
 pub use self::process::process_has_ended;
 use self::process::{Running, holds_anything};
+pub use self::readiness::{LISTENING, READY, STANDBY, Started};
 use self::readiness::{
     NotReady, Ready, START_DEADLINE, last_line, record_of, state_of, until_it_waits,
     wait_until_ready,
 };
-pub use self::readiness::{READY, Started};
 use self::shape::Shape;
 pub use self::shape::{Behaviour, ClusterOptions, Engine, Merging};
 use crate::error::{Context, TestbedError};

@@ -1,5 +1,6 @@
 //! The readiness of a started process: it reports it by a line on its stdout. A node that waits for
-//! the operator does not report it; the coordinator knows of it.
+//! the operator does not report it; the coordinator knows of it. A coordinator reports before that it listens or stands by,
+//! because nodes that are started later must reach it.
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
@@ -13,6 +14,11 @@ use tokio::process::ChildStdout;
 
 /// The word with which a process reports that it is ready; its address follows, and that of its metrics.
 pub const READY: &str = "ready";
+/// The same of a coordinator that listens. It is ready when most nodes have contacted it and its metadata are known to be the
+/// newest.
+pub const LISTENING: &str = "listening";
+/// The same of a coordinator that stands by, and will listen when it leads.
+pub const STANDBY: &str = "standby";
 /// Time limit of a process from its start until it is ready: a node recovers its store first.
 pub(super) const START_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -45,14 +51,16 @@ pub(super) struct Ready {
     pub(super) metrics: Option<String>,
 }
 
-/// Waits for the line with which a process reports that it is ready.
+/// Waits for the line with which a process reports that it is ready, or as a coordinator that it can become so.
 pub(super) async fn wait_until_ready(stdout: ChildStdout) -> Result<Ready, NotReady> {
     let mut lines = BufReader::new(stdout).lines();
     let line = tokio::time::timeout(START_DEADLINE, lines.next_line()).await;
     let line = line.map_err(|_| NotReady::Late)?.ok().flatten();
     let line = line.ok_or(NotReady::Gone("it ended without a ready line"))?;
     let no_word = NotReady::Gone("its first line is not the ready line");
-    let told = line.strip_prefix(READY).ok_or(no_word)?.trim();
+    let mut states = [READY, LISTENING, STANDBY].into_iter();
+    let told = states.find_map(|state| line.strip_prefix(state));
+    let told = told.ok_or(no_word)?.trim();
     let (at, metrics) = match told.rsplit_once(' ') {
         Some((at, url)) if url.starts_with("http://") => (at, Some(url.to_owned())),
         _ => (told, None),

@@ -34,7 +34,10 @@ impl Demo<'_> {
         }
         let request = pool(POOL, Some(self.report.code.clone()), CHUNK_BYTES);
         self.client.create_pool(request).await?;
-        let mount = match self.cluster.mount(POOL).await {
+        let waiting = (self.bars)("mounting the cluster", Unit::Unknown);
+        let mounted = self.cluster.mount(POOL).await;
+        drop(waiting);
+        let mount = match mounted {
             // A container may forbid mounts in other ways.
             Err(TestbedError::Gone { why, .. }) => {
                 self.report.database = DatabaseStep::NotRun(why);
@@ -48,12 +51,16 @@ impl Demo<'_> {
         let (node, seconds, longest) = self.watch(committed).await?;
         written.await.expect("the writer does not panic")?;
         mount.end().await?;
+        let waiting = (self.bars)("comparing the database on a new mount", Unit::Unknown);
         let mount = self.cluster.mount(POOL).await?;
         let path = mount.directory().join(FILE);
         let read = tokio::task::spawn_blocking(move || compare_rows(&path));
         let row_count = read.await.expect("the reader does not panic")?;
         mount.end().await?;
+        drop(waiting);
+        let waiting = (self.bars)(&format!("starting node {node} again"), Unit::Unknown);
         self.cluster.start_node(node).await?;
+        drop(waiting);
         self.repair(Scheme::default()).await?;
         self.report.database = DatabaseStep::Done(Database {
             node,

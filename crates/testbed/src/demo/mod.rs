@@ -11,7 +11,7 @@ pub use report::{Database, DatabaseStep, Degraded, Form, Repair, Report, Updates
 
 use crate::cluster::{Behaviour, ClusterOptions, Engine, LocalCluster, Merging};
 use crate::error::TestbedError;
-use crate::progress::Bars;
+use crate::progress::{Bars, Unit};
 use crate::signals::EndSignals;
 use crate::size::bytes;
 use crate::space::require_free;
@@ -99,7 +99,9 @@ pub async fn run(
         report = demonstrate(&mut cluster, script, bars) => report,
         () = signals.recv() => Err(TestbedError::Stopped),
     };
+    let stopping = bars("stopping the cluster", Unit::Unknown);
     let stopped = cluster.stop().await;
+    drop(stopping);
     let report = done?;
     stopped?;
     Ok(report)

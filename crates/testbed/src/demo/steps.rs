@@ -163,6 +163,7 @@ impl<'a> Demo<'a> {
 
     /// Times one chunk from one node over one link, as the baseline of repairs.
     pub(super) async fn time_direct_send(&mut self) -> Result<(), TestbedError> {
+        let _waiting = (self.bars)("reading one chunk over one link", Unit::Unknown);
         let mut times = Vec::new();
         let file = self.client.open(FILE).await?;
         for _ in 0..3 {
@@ -219,7 +220,9 @@ impl<'a> Demo<'a> {
     pub(super) async fn finish(mut self) -> Result<Report, TestbedError> {
         self.report.final_read_s = self.read_back("reading everything back").await?;
         self.report.failures_left = self.fewest_failures_left().await?;
+        let waiting = (self.bars)("comparing checksums of all chunks", Unit::Unknown);
         let scrub = self.client.scrub().await?;
+        drop(waiting);
         if !scrub.damage.is_empty() {
             let damage = format!("scrub found damage: {:?}", scrub.damage);
             return Err(TestbedError::Wrong(damage));

@@ -6,6 +6,7 @@ use super::{Access, Engine, Measured, Target};
 use crate::contents::Contents;
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
+use crate::signals::EndSignals;
 use gabion_client::Client;
 use gabion_layout::ByteRange;
 use std::num::NonZeroU64;
@@ -122,10 +123,12 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Finds or creates the file. The trace writes these places of its first `span_bytes`; the rest of a new file
-    /// is a hole. `stores` is told the size of a file that is about to be created.
+    /// is a hole. `stores` is told the size of a file that is about to be created. A signal ends the creation, and nothing
+    /// is left of the file; a second one also ends its removal.
     ///
     /// # Errors
-    /// [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the file exists and is not as wanted,
+    /// [`TestbedError::Interrupted`] after a signal, [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the file
+    /// exists and is not as wanted,
     /// [`TestbedError::NoRequests`] if its size is not known, [`TestbedError::Client`].
     pub async fn prepare(
         client: &'a Client,
@@ -133,6 +136,7 @@ impl<'a> Replay<'a> {
         (span_bytes, written): (u64, &Written),
         stores: impl FnOnce(u64),
         bars: Bars,
+        signals: &mut EndSignals,
     ) -> Result<Self, TestbedError> {
         let name = &setting.name;
         let found = client.find(name).await?;
@@ -149,7 +153,8 @@ impl<'a> Replay<'a> {
             let size = size.ok_or_else(|| TestbedError::NoRequests(setting.trace.clone()))?;
             let place = Place::check(client, setting).await?;
             stores(size.get());
-            contents = volume::store((client, &place), setting, (size, written), &bars).await?;
+            let volume = (size, written);
+            contents = volume::store((client, &place), setting, volume, &bars, signals).await?;
             size
         };
         Ok(Self {

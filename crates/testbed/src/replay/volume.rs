@@ -6,6 +6,7 @@ use super::run::Setting;
 use crate::contents::{Contents, HOLE, INITIAL, Initial, Piece, bytes_of};
 use crate::error::TestbedError;
 use crate::progress::{Bars, Unit};
+use crate::signals::EndSignals;
 use crate::size::bytes;
 use crate::space::require_free;
 use futures::io::AllowStdIo;
@@ -119,12 +120,13 @@ fn no_pool(setting: &Setting, names: &[&str]) -> ClientError {
 }
 
 /// Stores a new file of this size at its place, and returns what it contains. Files that cannot have holes are stored as a
-/// whole.
+/// whole. After a signal or another failure it removes what it has stored.
 pub(super) async fn store(
     (client, place): (&Client, &Place),
     setting: &Setting,
     (size, written): (NonZeroU64, &Written),
     bars: &Bars,
+    signals: &mut EndSignals,
 ) -> Result<Contents, TestbedError> {
     let (name, size) = (&setting.name, size.get());
     let whole = ByteRange::new(0, size);
@@ -145,7 +147,10 @@ pub(super) async fn store(
     if parts == [whole] {
         let mut contents = Contents::default();
         let source = AllowStdIo::new(Initial::new(size));
-        client.put(name, pool, source, size, &*progress).await?;
+        tokio::select! {
+            put = client.put(name, pool, source, size, &*progress) => drop(put?),
+            () = signals.recv() => return Err(TestbedError::Interrupted),
+        }
         contents.overwrite(whole, INITIAL);
         return Ok(contents);
     }
@@ -155,7 +160,10 @@ pub(super) async fn store(
     let file = client
         .open_exclusive(&unfinished, TakeOver::IfAbandoned)
         .await?;
-    let filled = fill(&file, (size, parts), place, &*progress).await;
+    let filled = tokio::select! {
+        filled = fill(&file, (size, parts), place, &*progress) => filled,
+        () = signals.recv() => Err(TestbedError::Interrupted),
+    };
     let named = match filled {
         Ok(contents) => {
             let named = file.rename(name, Existing::Stays).await;
@@ -163,11 +171,20 @@ pub(super) async fn store(
         }
         Err(error) => Err(error),
     };
-    let ended = file.end_session().await;
-    if named.is_err() {
-        // The first error is the one to tell. The name is gone already if the renaming was made.
-        let _ = client.rm(unfinished.as_str()).await;
-    }
+    let is_named = named.is_ok();
+    let end = async {
+        let ended = file.end_session().await;
+        if !is_named {
+            // The first error is the one to tell. The name is gone already if the renaming was made.
+            let _ = client.rm(unfinished.as_str()).await;
+        }
+        ended
+    };
+    let ended = tokio::select! {
+        ended = end => ended,
+        // The next replay removes the file.
+        () = signals.recv() => return Err(TestbedError::Interrupted),
+    };
     let contents = named?;
     ended?;
     Ok(contents)

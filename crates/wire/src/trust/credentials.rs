@@ -5,7 +5,7 @@
 //! processes hold the file `lock` while they read or replace them, so that none takes a certificate with another key.
 //! A new key is at `next-key.pem` until its certificate is written, so a crash separates no certificate from its key.
 
-use super::error::{TrustError, io_error, malformed};
+use super::error::{TrustError, io_error, malformed, not_credentials};
 use super::files;
 use super::ledger::Serial;
 use super::name::{Name, NameError, TLS_NAME};
@@ -22,6 +22,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use time::OffsetDateTime;
@@ -120,7 +121,15 @@ impl Texts {
         let missing = || TrustError::NoCredentials {
             path: directory.to_owned(),
         };
-        let read = |name| files::read(&directory.join(name))?.ok_or_else(missing);
+        let read = |name| {
+            let path = directory.join(name);
+            match files::read(&path) {
+                Err(TrustError::Io { source, .. }) if source.kind() == ErrorKind::InvalidData => {
+                    Err(not_credentials(&path, "it is not text in PEM"))
+                }
+                read => read?.ok_or_else(missing),
+            }
+        };
         let certificate = read(CERTIFICATE_FILE)?;
         let key = match next_key_of(directory, &certificate)? {
             Some(key) => key,
@@ -159,6 +168,9 @@ const CERTIFICATE_FILE: &str = "cert.pem";
 const AUTHORITIES_FILE: &str = "ca.pem";
 const REVOKED_FILE: &str = "revoked.pem";
 
+/// What is wrong with a file that should have a certificate.
+const NO_CERTIFICATE: &str = "it has no certificate in PEM";
+
 impl Credentials {
     /// Reads the credentials in a directory.
     ///
@@ -174,8 +186,8 @@ impl Credentials {
         let at = |file: &str| directory.join(file);
         let certificate = at(CERTIFICATE_FILE);
         let parsed =
-            parse_certificate(&texts.certificate).map_err(|e| malformed(&certificate, e))?;
-        let name = parsed.name.map_err(|e| malformed(&certificate, e))?;
+            parse_certificate(&texts.certificate).map_err(|e| not_credentials(&certificate, e))?;
+        let name = parsed.name.map_err(|e| not_credentials(&certificate, e))?;
         if now_s() > parsed.until_s {
             return Err(TrustError::Expired {
                 path: directory.to_owned(),
@@ -183,17 +195,19 @@ impl Credentials {
         }
         let chain: Result<Vec<_>, _> =
             CertificateDer::pem_slice_iter(texts.certificate.as_bytes()).collect();
-        let chain = chain.map_err(|e| malformed(&certificate, e))?;
+        let chain = chain.map_err(|e| not_credentials(&certificate, e))?;
         let key = PrivateKeyDer::from_pem_slice(texts.key.as_bytes())
-            .map_err(|e| malformed(&at(KEY_FILE), e))?;
-        let roots = roots(&texts.authorities).map_err(|e| malformed(&at(AUTHORITIES_FILE), e))?;
-        let lists = lists(texts.revoked.as_deref()).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
-        let revoked = revoked(&lists).map_err(|e| malformed(&at(REVOKED_FILE), e))?;
-        let client =
-            client_config(&roots, &lists, &chain, &key).map_err(|e| malformed(&certificate, e))?;
+            .map_err(|_| not_credentials(&at(KEY_FILE), "it has no private key in PEM"))?;
+        let roots =
+            roots(&texts.authorities).map_err(|e| not_credentials(&at(AUTHORITIES_FILE), e))?;
+        let lists =
+            lists(texts.revoked.as_deref()).map_err(|e| not_credentials(&at(REVOKED_FILE), e))?;
+        let revoked = revoked(&lists).map_err(|e| not_credentials(&at(REVOKED_FILE), e))?;
+        let client = client_config(&roots, &lists, &chain, &key)
+            .map_err(|e| not_credentials(&certificate, e))?;
         let server = if parsed.serves {
             let config = server_config(&roots, &lists, &chain, &key);
-            Some(config.map_err(|e| malformed(&certificate, e))?)
+            Some(config.map_err(|e| not_credentials(&certificate, e))?)
         } else {
             None
         };
@@ -398,7 +412,7 @@ pub(super) struct Parsed {
 
 /// Reads the first certificate of a text in PEM.
 pub(super) fn parse_certificate(text: &str) -> Result<Parsed, String> {
-    let der = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|e| e.to_string())?;
+    let der = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| NO_CERTIFICATE)?;
     Parsed::of_der(&der)
 }
 
@@ -443,6 +457,9 @@ fn roots(text: &str) -> Result<Arc<RootCertStore>, String> {
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         let certificate = certificate.map_err(|e| e.to_string())?;
         roots.add(certificate).map_err(|e| e.to_string())?;
+    }
+    if roots.is_empty() {
+        return Err(NO_CERTIFICATE.to_owned());
     }
     Ok(Arc::new(roots))
 }

@@ -52,6 +52,15 @@ pub enum TrustError {
         /// The reason.
         reason: String,
     },
+    /// A file of a process's credentials holds something else.
+    #[error("{} is not usable: {reason}; restore the file from a copy, or get a new certificate with 'gabion cert issue' or, \
+    for a node, with 'gabion node --token FILE'", path.display())]
+    NotCredentials {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// A new certificate would replace that of another process.
     #[error("{} has the certificate of {holder}; choose another directory for the certificate of {wanted}", path.display())]
     Occupied {
@@ -153,6 +162,18 @@ pub(super) fn io_error(
 )]
 pub(super) fn malformed(path: &Path, reason: impl ToString) -> TrustError {
     TrustError::Malformed {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+/// The error of a file of credentials that holds something else.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are passed as they come"
+)]
+pub(super) fn not_credentials(path: &Path, reason: impl ToString) -> TrustError {
+    TrustError::NotCredentials {
         path: path.to_owned(),
         reason: reason.to_string(),
     }

@@ -2,11 +2,12 @@
 //! measurements. It needs only a temporary directory and leaves nothing behind.
 
 mod report;
+mod step;
 
 use crate::arguments::{DemoOptions, TraceForm};
 use crate::commands::lab::trace;
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, bytes};
+use crate::output::{Format, bytes};
 use gabion_lab::{Request, RequestKind, workload};
 use gabion_layout::ByteRange;
 use gabion_testbed::EndSignals;
@@ -19,7 +20,7 @@ pub(crate) async fn run(options: DemoOptions, format: Format) -> Result<(), Fail
     // Before the directory is made, so that a signal deletes it.
     let signals = EndSignals::listen()?;
     let scratch = Scratch::new()?;
-    let report = demo::run(&scratch.0, &script, Shown::of, signals).await?;
+    let report = demo::run(&scratch.0, &script, step::begin, signals).await?;
     report::print(&report, format)
 }
 

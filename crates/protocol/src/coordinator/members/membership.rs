@@ -239,6 +239,13 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         .await;
     }
 
+    /// Waits until most nodes have contacted this run of the coordinator, however long that takes. Returns whether it still
+    /// serves then.
+    pub(in crate::coordinator) async fn until_most_heard(&self) -> bool {
+        self.wait_until(|| self.is_vouched_for()).await;
+        !self.core.is_broken()
+    }
+
     /// Waits until most nodes have contacted this run of the coordinator, for as long as a lease.
     ///
     /// # Errors

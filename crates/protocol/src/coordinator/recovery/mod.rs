@@ -20,7 +20,7 @@ use super::pool_facts::Pools;
 use super::tickets::grants_of;
 use crate::message::{
     Cause, CoordinatorCall as _, CoordinatorReply, CoordinatorRequest as Ask, Denial, FileLayout,
-    StripeCounts, TicketKeys, ask,
+    RECOVERING, StripeCounts, TicketKeys, ask,
 };
 use crate::ports::Ports;
 use crate::ticket::{Operations, ReadyKey, Ticket};
@@ -230,9 +230,7 @@ fn of_node() -> Denial {
 
 /// The answer to a request that this coordinator does not serve.
 fn refused(cause: Cause) -> Denial {
-    let sentence = "this coordinator recovers a restored backup of the metadata and changes nothing; files can be listed \
-        and read";
-    Denial::new(cause, sentence)
+    Denial::new(cause, RECOVERING)
 }
 
 #[cfg(test)]

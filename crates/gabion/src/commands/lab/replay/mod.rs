@@ -11,6 +11,7 @@ use gabion_client::ClientOptions;
 use gabion_lab::{LabError, RequestKind};
 use gabion_layout::ByteRange;
 use gabion_testbed::replay::{self, Access, Replay, Written};
+use gabion_testbed::{EndSignals, TestbedError};
 use report::Report;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -49,14 +50,19 @@ pub(super) async fn run(
             eprintln!("{}", wrapped(&sentence, 2));
         }
     };
-    let replay =
-        Replay::prepare(&client, &setting, (span_bytes, &written), stores, Shown::of).await?;
+    let mut signals = EndSignals::listen()?;
+    let span = (span_bytes, &written);
+    let prepared = Replay::prepare(&client, &setting, span, stores, Shown::of, &mut signals);
+    let replay = prepared.await?;
     let size = replay.size_bytes();
     let requests = requests(&options)?.map(|request| {
         let request = request.map_err(Failure::failed)?;
         Ok::<_, Failure>(timed(request.folded(size)))
     });
-    let outcome = replay.run(count, requests).await?;
+    let outcome = tokio::select! {
+        outcome = replay.run(count, requests) => outcome?,
+        () = signals.recv() => return Err(TestbedError::Interrupted.into()),
+    };
     let cached = options.cache.map(|_| client.cache_counts());
     Report::new(&options, size, outcome, cached).print(format)
 }
