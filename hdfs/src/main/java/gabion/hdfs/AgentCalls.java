@@ -173,6 +173,18 @@ public final class AgentCalls {
       }
     }
 
+    /**
+     * Passes on the agent's last message, which follows all rows at once. Its limit is {@code gabion.stall.ms}.
+     *
+     * @throws IOException when the agent sends anything else, is silent, or has failed
+     */
+    public void last(Sink sink) throws IOException {
+      frames.endWithin(settings.stallMs);
+      if (next(sink)) {
+        throw new IOException("the agent sent more than it was asked for");
+      }
+    }
+
     @Override
     public void close() throws IOException {
       frames.close();

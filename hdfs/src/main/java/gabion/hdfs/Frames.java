@@ -53,6 +53,7 @@ final class Frames implements Closeable {
   }
 
   private final Socket socket;
+  private final TimedInput timed;
   private final DataInputStream in;
   private final DataOutputStream out;
 
@@ -60,13 +61,21 @@ final class Frames implements Closeable {
   private static final class TimedInput extends FilterInputStream {
     private final Socket socket;
     private final int silenceMs;
-    private final long end;
+    private long end;
 
     TimedInput(Socket socket, int silenceMs, int totalMs) throws IOException {
       super(socket.getInputStream());
       this.socket = socket;
       this.silenceMs = silenceMs;
       end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(totalMs);
+    }
+
+    /** Shortens the whole time to this from now, if more is left. */
+    void endWithin(int leftMs) {
+      long sooner = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(leftMs);
+      if (sooner - end < 0) {
+        end = sooner;
+      }
     }
 
     private void limit() throws IOException {
@@ -93,8 +102,8 @@ final class Frames implements Closeable {
   private Frames(Socket socket, int silenceMs, int totalMs) throws IOException {
     this.socket = socket;
     socket.setTcpNoDelay(true);
-    in = new DataInputStream(new java.io.BufferedInputStream(
-        new TimedInput(socket, silenceMs, totalMs), 256 << 10));
+    timed = new TimedInput(socket, silenceMs, totalMs);
+    in = new DataInputStream(new java.io.BufferedInputStream(timed, 256 << 10));
     out = new DataOutputStream(new java.io.BufferedOutputStream(socket.getOutputStream()));
   }
 
@@ -133,6 +142,11 @@ final class Frames implements Closeable {
     out.writeByte(kind);
     out.write(written);
     out.flush();
+  }
+
+  /** Waits for all further frames no longer than this. */
+  void endWithin(int leftMs) {
+    timed.endWithin(leftMs);
   }
 
   Frame receive() throws IOException {

@@ -5,6 +5,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.protocol.ClientProtocol;
@@ -55,18 +56,12 @@ final class LostBlocks {
       return StripedBlockUtil.getInternalBlockLength(block.getNumBytes(), policy, index);
     }
 
-    /** The number of live blocks. */
-    int liveCount() {
+    /** Whether enough blocks are on these DataNodes, by their ids: a data block without bytes is zeros, and helps. */
+    boolean canBeRebuilt(Set<String> living) {
       int count = 0;
       for (DatanodeInfo place : places) {
-        count += place == null ? 0 : 1;
+        count += place != null && living.contains(place.getDatanodeUuid()) ? 1 : 0;
       }
-      return count;
-    }
-
-    /** Whether enough blocks live: a data block without bytes is zeros, and helps. */
-    boolean canBeRebuilt() {
-      int count = liveCount();
       for (int index = 0; index < policy.getNumDataUnits(); index++) {
         count += bytesOf(index) == 0 ? 1 : 0;
       }
@@ -121,8 +116,17 @@ final class LostBlocks {
     }
   }
 
-  /** A directory as the NameNode names it. */
-  static String clean(String directory) {
-    return new Path(directory).toUri().getPath();
+  /**
+   * A directory as the NameNode names it.
+   *
+   * @throws IllegalArgumentException if it is not absolute
+   */
+  static String clean(String of, String directory) {
+    String path = new Path(directory).toUri().getPath();
+    if (!path.startsWith("/")) {
+      throw new IllegalArgumentException(
+          of + " is '" + directory + "'; use an absolute path, such as /" + path);
+    }
+    return path;
   }
 }

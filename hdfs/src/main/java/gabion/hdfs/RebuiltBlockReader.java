@@ -66,6 +66,9 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
     if (offset != position) {
       throw new IOException("the agent sent bytes from " + offset + " on, not from " + position);
     }
+    if (bytes[0].remaining() > end - position) {
+      throw new IOException("the agent sent bytes behind " + end);
+    }
     row = bytes[0];
     position += row.remaining();
   }
@@ -77,8 +80,11 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
     }
   }
 
-  /** Whether there are bytes, after the next row has come if it must. */
+  /** Whether there are bytes, after the next row has come if it must. The agent's end is taken behind the last byte. */
   private boolean fill() throws IOException {
+    if (!row.hasRemaining()) {
+      takeEnd();
+    }
     try {
       while (!row.hasRemaining() && hasMore) {
         hasMore = rebuild.next(this);
@@ -87,17 +93,20 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
       listener.failed();
       throw e;
     }
-    if (position == end && hasMore) {
-      takeEnd();
-    }
     return row.hasRemaining();
   }
 
-  /** Hears what the agent has found. The bytes are right even if it says nothing. */
+  /**
+   * If all rows are here, hears what the agent has found. The bytes are right even if it says nothing, because each was
+   * verified before it was sent; so they are never held back for it.
+   */
   private void takeEnd() {
+    if (!hasMore || position < end) {
+      return;
+    }
     hasMore = false;
     try {
-      rebuild.next(this);
+      rebuild.last(this);
     } catch (IOException e) {
       listener.failed();
     }
@@ -179,7 +188,11 @@ public final class RebuiltBlockReader implements BlockReader, AgentCalls.Sink {
 
   @Override
   public void close() throws IOException {
-    hasMore = false;
-    rebuild.close();
+    try {
+      takeEnd();
+    } finally {
+      hasMore = false;
+      rebuild.close();
+    }
   }
 }

@@ -14,13 +14,14 @@ public final class Recover {
       + "Rebuilds all lost blocks of erasure-coded files, by Gabion's agents and one schedule.\n"
       + "Run it as HDFS's superuser.\n"
       + "  --below DIRECTORY        only files below it; default /\n"
-      + "  --onto HOST:PORT,...     only onto these DataNodes (transfer addresses); default all\n"
+      + "  --onto HOST:PORT,...     only onto these live DataNodes (transfer addresses); default all\n"
       + "  --scheme NAME            pipeline, cyclic, ppr or conventional; default gabion.scheme\n"
       + "  --schedule NAME          balanced or greedy; default balanced\n"
       + "  --path NAME              scheduled, rack-aware or weighted (by the DataNodes'\n"
       + "                           gabion.rates); default scheduled\n"
       + "  --per-datanode COUNT     rebuilds at a time onto one DataNode, 1 to 32; default 4\n"
-      + "  --dry-run                count lost blocks, and rebuild nothing";
+      + "  --dry-run                count lost blocks, and rebuild nothing\n"
+      + "Exit code 0: no block is lost (any more); 1: some are, or the command has failed; 2: wrong use.";
 
   private Recover() {}
 
@@ -31,7 +32,7 @@ public final class Recover {
     }
   }
 
-  /** Runs the command; exits with 2 after wrong use, and with 1 if blocks are still lost. */
+  /** Runs the command; exits with 2 after wrong use, and with 1 if blocks are lost at its end. */
   public static void main(String[] words) throws Exception {
     Configuration conf = new HdfsConfiguration();
     String[] own = new GenericOptionsParser(conf, words).getRemainingArgs();
@@ -50,7 +51,10 @@ public final class Recover {
     try {
       Recovery.Result result = new Recovery(conf, options).run();
       report(result, options, out);
-      return result.left == 0 || options.isDry ? 0 : 1;
+      return result.left == 0 ? 0 : 1;
+    } catch (UsageException e) {
+      err.println("recover: " + e.getMessage());
+      return 2;
     } catch (IOException | IllegalArgumentException e) {
       err.println("recover: " + e.getMessage());
       return 1;
@@ -60,12 +64,17 @@ public final class Recover {
   private static void report(Recovery.Result result, Recovery.Options options, PrintStream out) {
     if (options.isDry) {
       out.printf("%d blocks are lost%n", result.lost);
-      return;
+    } else {
+      out.printf(Locale.ROOT, "%d blocks were lost; agents rebuilt %d, Hadoop's own code %d, onto %d "
+              + "DataNodes in %.2f s (%.1f MiB/s); %d are still lost%n", result.lost,
+          result.byAgents.get(), result.byHadoop.get(), result.requestors.size(), result.seconds,
+          result.bytes.get() / 1048576.0 / result.seconds, result.left);
     }
-    out.printf(Locale.ROOT, "%d blocks were lost; agents rebuilt %d, Hadoop's own code %d, onto %d "
-            + "DataNodes in %.2f s (%.1f MiB/s); %d are still lost%n", result.lost,
-        result.byAgents.get(), result.byHadoop.get(), result.requestors.size(), result.seconds,
-        result.bytes.get() / 1048576.0 / result.seconds, result.left);
+    if (result.withoutHelpers > 0) {
+      out.printf("for %d blocks too few other blocks of their group live%n", result.withoutHelpers);
+    }
+    result.unplanned.forEach((reason, count) ->
+        out.printf("for %d blocks an agent has no plan: %s%n", count, reason));
     if (result.withoutPlace > 0) {
       out.printf("for %d blocks no DataNode has room and no other block of their group%n",
           result.withoutPlace);
@@ -93,7 +102,7 @@ public final class Recover {
       String value = words[++i];
       switch (option) {
         case "--below":
-          options.below = LostBlocks.clean(value);
+          options.below = LostBlocks.clean(option, value);
           break;
         case "--onto":
           options.onto.addAll(List.of(value.split(",")));

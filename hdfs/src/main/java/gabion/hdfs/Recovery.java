@@ -57,6 +57,8 @@ final class Recovery {
   /** Rounds after the first, for blocks whose rebuild has failed. */
   private static final int RETRY_COUNT_MAX = 2;
   private static final int LOST = 0xffff;
+  /** Different reasons of a report. */
+  private static final int REASON_COUNT_MAX = 8;
 
   /** What to do, and how. */
   static final class Options {
@@ -82,7 +84,23 @@ final class Recovery {
     int lost;
     int left;
     int withoutPlace;
+    /** Blocks of groups of which too few others live. */
+    int withoutHelpers;
+    /** Blocks that agents cannot plan, by the reason. */
+    final Map<String, Integer> unplanned = new TreeMap<>();
     double seconds;
+
+    private void leaveOut(String reason) {
+      boolean isNamed = unplanned.size() < REASON_COUNT_MAX || unplanned.containsKey(reason);
+      unplanned.merge(isNamed ? reason : "other reasons", 1, Integer::sum);
+    }
+  }
+
+  /** An agent does not plan what it is asked for. */
+  private static final class NoPlan extends IOException {
+    NoPlan(String reason) {
+      super(reason);
+    }
   }
 
   /** A lost block, the DataNode that gets it, and its helpers in order. */
@@ -124,24 +142,40 @@ final class Recovery {
   private final Set<String> avoided = Collections.synchronizedSet(new HashSet<>());
 
   Recovery(Configuration conf, Options options) throws IOException {
+    this(conf, options, proxy(conf, ClientProtocol.class), proxy(conf, NamenodeProtocol.class));
+  }
+
+  Recovery(Configuration conf, Options options, ClientProtocol namenode, NamenodeProtocol keys)
+      throws IOException {
     this.conf = conf;
     this.options = options;
+    this.namenode = namenode;
+    this.keys = keys;
     settings = new Settings(conf);
     if (Settings.isSecure(conf)) {
       throw new IOException("with Kerberos security agents take no orders");
     }
-    URI name = FileSystem.getDefaultUri(conf);
-    namenode = NameNodeProxies.createProxy(conf, name, ClientProtocol.class).getProxy();
-    keys = NameNodeProxies.createProxy(conf, name, NamenodeProtocol.class).getProxy();
   }
 
-  /** Recovers everything that is lost now. */
-  Result run() throws IOException, InterruptedException {
+  private static <T> T proxy(Configuration conf, Class<T> protocol) throws IOException {
+    URI name = FileSystem.getDefaultUri(conf);
+    return NameNodeProxies.createProxy(conf, name, protocol).getProxy();
+  }
+
+  /**
+   * Recovers everything that is lost now.
+   *
+   * @throws Recover.UsageException if the options name a directory or a DataNode that does not exist
+   */
+  Result run() throws IOException, InterruptedException, Recover.UsageException {
     Result result = new Result();
     long begin = System.nanoTime();
+    learnNodes();
+    checkNames();
     List<LostBlocks.Group> groups = LostBlocks.below(namenode, options.below);
     result.lost = count(groups);
     result.left = result.lost;
+    rebuildable(groups, result);
     for (int round = 0; result.left > 0 && round <= RETRY_COUNT_MAX && !options.isDry; round++) {
       int before = result.left;
       int avoidedBefore = avoided.size();
@@ -154,6 +188,31 @@ final class Recovery {
     }
     result.seconds = (System.nanoTime() - begin) / 1e9;
     return result;
+  }
+
+  private void checkNames() throws IOException, Recover.UsageException {
+    if (namenode.getFileInfo(options.below) == null) {
+      throw new Recover.UsageException(
+          "--below is '" + options.below + "', which does not exist; name a directory of this HDFS");
+    }
+    for (String address : options.onto) {
+      if (nodes.stream().noneMatch(node -> hasAddress(node, address))) {
+        throw new Recover.UsageException("--onto names '" + address
+            + "', but no live DataNode has this transfer address; see 'hdfs dfsadmin -report'");
+      }
+    }
+  }
+
+  private static boolean hasAddress(DatanodeInfo node, String address) {
+    return address.equals(node.getXferAddr()) || address.equals(node.getXferAddrWithHostname());
+  }
+
+  /** The groups of which enough blocks live; counts the lost blocks of the others. */
+  private List<LostBlocks.Group> rebuildable(List<LostBlocks.Group> groups, Result result) {
+    List<LostBlocks.Group> found = new ArrayList<>(groups);
+    found.removeIf(group -> !group.canBeRebuilt(numbers.keySet()));
+    result.withoutHelpers = count(groups) - count(found);
+    return found;
   }
 
   private static int count(List<LostBlocks.Group> groups) {
@@ -183,10 +242,8 @@ final class Recovery {
     learnNodes();
     List<Job> jobs = new ArrayList<>();
     result.withoutPlace = 0;
-    for (LostBlocks.Group group : groups) {
-      if (!group.canBeRebuilt()) {
-        continue;
-      }
+    result.unplanned.clear();
+    for (LostBlocks.Group group : rebuildable(groups, result)) {
       List<Integer> candidates = candidates(group);
       for (int i = 0; i < group.lost.size(); i++) {
         Job job = new Job(group, group.lost.get(i));
@@ -203,8 +260,7 @@ final class Recovery {
     }
     for (int from = 0; from < jobs.size(); from += BATCH_COUNT) {
       List<Job> batch = jobs.subList(from, Math.min(jobs.size(), from + BATCH_COUNT));
-      schedule(batch);
-      order(batch, result);
+      order(schedule(batch, result), result);
     }
   }
 
@@ -242,7 +298,8 @@ final class Recovery {
     for (int number = 0; number < nodes.size(); number++) {
       DatanodeInfo node = nodes.get(number);
       racks.add(node.getNetworkLocation());
-      boolean isNamed = options.onto.isEmpty() || options.onto.contains(node.getXferAddr());
+      boolean isNamed = options.onto.isEmpty()
+          || options.onto.stream().anyMatch(address -> hasAddress(node, address));
       long left = room.get(number).getOrDefault(group.storageType, 0L);
       if (isNamed && !holders.contains(node.getDatanodeUuid()) && left > bytes
           && node.getAdminState() == AdminStates.NORMAL) {
@@ -260,8 +317,9 @@ final class Recovery {
     return good.size() >= group.lost.size() ? good : allowed;
   }
 
-  /** Gives each job its requestor and its path. */
-  private void schedule(List<Job> batch) throws IOException {
+  /** Gives each job its requestor and its path; leaves out those for which there is no plan. */
+  private List<Job> schedule(List<Job> batch, Result result) throws IOException {
+    List<Job> scheduled = new ArrayList<>();
     List<Job> regular = new ArrayList<>();
     int turn = 0;
     for (Job job : batch) {
@@ -269,17 +327,54 @@ final class Recovery {
         regular.add(job);
       } else {
         job.requestor = job.candidates.get(turn++ % job.candidates.size());
+        scheduled.add(job);
       }
     }
-    if (regular.isEmpty()) {
-      return;
+    List<Job> planned = regular.isEmpty() ? regular : planned(regular, result);
+    if (planned.size() < regular.size() && planned.size() > 1) {
+      // They have the plans of several schedules, and get those of one.
+      try {
+        ask(planned);
+      } catch (NoPlan e) {
+        // The plans of several are as valid.
+      }
     }
+    scheduled.addAll(planned);
+    return scheduled;
+  }
+
+  /** Has these jobs planned, by halves if an agent refuses them together, and gives those that have a plan. */
+  private List<Job> planned(List<Job> jobs, Result result) throws IOException {
+    try {
+      ask(jobs);
+      return jobs;
+    } catch (NoPlan e) {
+      if (jobs.size() == 1) {
+        result.leaveOut(e.getMessage());
+        return List.of();
+      }
+    }
+    int half = jobs.size() / 2;
+    List<Job> planned = new ArrayList<>(planned(jobs.subList(0, half), result));
+    planned.addAll(planned(jobs.subList(half, jobs.size()), result));
+    return planned;
+  }
+
+  /**
+   * Asks one agent after another for a schedule.
+   *
+   * @throws NoPlan when an agent refuses the jobs
+   * @throws IOException when no agent answers
+   */
+  private void ask(List<Job> jobs) throws IOException {
     IOException last = new IOException("no DataNode lives");
     for (int tries = 0; tries < Math.min(3, nodes.size()); tries++) {
-      DatanodeInfo node = nodes.get((regular.size() + tries) % nodes.size());
+      DatanodeInfo node = nodes.get((jobs.size() + tries) % nodes.size());
       try {
-        ask(node, regular);
+        ask(node, jobs);
         return;
+      } catch (NoPlan e) {
+        throw e;
       } catch (IOException e) {
         last = new IOException("the agent beside " + node.getXferAddr() + " plans nothing: "
             + e.getMessage(), e);
@@ -296,8 +391,11 @@ final class Recovery {
     try (Frames frames = Frames.connect(agentOf(node), CONNECT_MS, SCHEDULE_MS, SCHEDULE_MS)) {
       frames.send(Frames.SCHEDULE, out -> write(jobs, out));
       Frames.Frame answer = frames.receive();
+      if (answer.kind == Frames.REFUSED) {
+        throw new NoPlan(new String(answer.body, java.nio.charset.StandardCharsets.UTF_8));
+      }
       if (answer.kind != Frames.SCHEDULED) {
-        throw new IOException(new String(answer.body, java.nio.charset.StandardCharsets.UTF_8));
+        throw new IOException("its answer is no schedule");
       }
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer.body));
       in.readLong();

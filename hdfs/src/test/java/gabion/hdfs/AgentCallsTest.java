@@ -20,6 +20,9 @@ import org.junit.Test;
 
 /** Agents that do what they must not. */
 public final class AgentCallsTest {
+  /** More than anything takes on a slow machine. */
+  private static final int LONG_MS = 200_000;
+
   /** What an agent sends after the request. */
   private interface Agent {
     void send(Frames frames) throws IOException;
@@ -58,13 +61,14 @@ public final class AgentCallsTest {
   }
 
   /** The error of a rebuild by this agent. */
-  private static IOException rebuildBy(Agent agent) throws Exception {
+  private static IOException rebuildBy(Agent agent, int deadlineMs) throws Exception {
     Configuration conf = new Configuration(false);
-    conf.setInt(Settings.DEADLINE_MS, 1_000);
+    conf.setInt(Settings.DEADLINE_MS, deadlineMs);
+    conf.setInt(Settings.STALL_MS, 60_000);
     Settings settings = new Settings(conf);
     try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
       Thread thread = new Thread(() -> {
-        try (Frames frames = Frames.accept(listener.accept(), 5_000, 60_000)) {
+        try (Frames frames = Frames.accept(listener.accept(), LONG_MS, LONG_MS)) {
           frames.receive();
           agent.send(frames);
           frames.receive();
@@ -94,13 +98,13 @@ public final class AgentCallsTest {
     assertEquals("the agent has begun twice", rebuildBy(frames -> {
       begin(frames);
       begin(frames);
-    }).getMessage());
+    }, LONG_MS).getMessage());
     assertEquals("the agent sent a row without bytes", rebuildBy(frames -> {
       begin(frames);
       row(frames, 0);
-    }).getMessage());
+    }, LONG_MS).getMessage());
     assertEquals("the agent sent bytes before their checksums' type",
-        rebuildBy(frames -> row(frames, 8)).getMessage());
+        rebuildBy(frames -> row(frames, 8), LONG_MS).getMessage());
   }
 
   @Test
@@ -110,7 +114,7 @@ public final class AgentCallsTest {
       while (true) {
         row(frames, 8);
       }
-    });
+    }, 1_000);
     assertTrue(error.toString(), error instanceof SocketTimeoutException);
   }
 }

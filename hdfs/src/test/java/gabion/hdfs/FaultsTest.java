@@ -23,6 +23,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
@@ -43,24 +45,27 @@ import org.apache.hadoop.hdfs.server.datanode.FaultInjectorFileIoEvents;
 import org.apache.hadoop.hdfs.server.datanode.FileIoProvider;
 import org.apache.hadoop.hdfs.server.datanode.fsdataset.FsVolumeSpi;
 import org.apache.hadoop.hdfs.server.protocol.BlockECReconstructionCommand.BlockECReconstructionInfo;
+import org.apache.hadoop.hdfs.util.Canceler;
+import org.apache.hadoop.hdfs.util.DataTransferThrottler;
 import org.apache.hadoop.io.erasurecode.ECSchema;
 import org.apache.hadoop.test.GenericTestUtils;
 import org.junit.After;
 import org.junit.AfterClass;
+import org.junit.Before;
 import org.junit.BeforeClass;
 import org.junit.Test;
 
 /**
- * Faults while a block is being rebuilt: Hadoop's own limit of what a DataNode sends to targets makes a rebuild take
- * seconds. Nothing is lost, and no half block is ever finalized.
+ * Faults while a block is being rebuilt, which a gate holds back until the fault is there. Nothing is lost, and no half
+ * block is ever finalized.
  */
 public final class FaultsTest {
   private static final int K = 3;
   private static final int M = 2;
   /** More than all sockets and queues on the way hold, so that a block that is half written is not yet read. */
   private static final int BLOCK_BYTES = 16 << 20;
-  private static final int RATE = 5_000_000;
-  private static final int WAIT_MS = 60_000;
+  /** Hadoop's own limit of what a DataNode sends to targets. */
+  private static final int RATE = 2_000_000;
   private static final int LENGTH = K * BLOCK_BYTES;
   private static AgentCluster cluster;
 
@@ -68,6 +73,8 @@ public final class FaultsTest {
   private final List<Integer> stoppedAgents = new ArrayList<>();
   private final List<ServerSocket> fakes = new ArrayList<>();
   private final Map<DataNode, Long> opened = new HashMap<>();
+  private final Map<DataNode, Object> limits = new HashMap<>();
+  private final Gate gate = new Gate();
   private final long repaired = cluster.count("RepairedBlocks");
   private final long runs = cluster.count("Runs");
   private final long fallbacks = cluster.count("Fallbacks");
@@ -78,7 +85,8 @@ public final class FaultsTest {
     conf.setLong(DFSConfigKeys.DFS_BLOCK_SIZE_KEY, BLOCK_BYTES);
     conf.setLong(DFSConfigKeys.DFS_DATANODE_EC_RECONSTRUCT_WRITE_BANDWIDTHPERSEC_KEY, RATE);
     conf.setBoolean(DFSConfigKeys.DFS_DATANODE_ENABLE_FILEIO_FAULT_INJECTION_KEY, true);
-    conf.setInt(Settings.STALL_MS, 3_000);
+    // The gate must not look as an agent that hangs.
+    conf.setInt(Settings.STALL_MS, 60_000);
     cluster = new AgentCluster("rs", K, M, K + M + 2, conf);
   }
 
@@ -89,8 +97,61 @@ public final class FaultsTest {
     }
   }
 
+  /** In the place of Hadoop's limit: until it is opened, a rebuild goes on row by row, and takes two minutes. */
+  private static final class Gate extends DataTransferThrottler {
+    private static final int ROW_MS = 500;
+    private final CountDownLatch opened = new CountDownLatch(1);
+
+    Gate() {
+      super(RATE);
+    }
+
+    void open() {
+      opened.countDown();
+    }
+
+    @Override
+    public void throttle(long bytes) {
+      throttle(bytes, null);
+    }
+
+    @Override
+    public void throttle(long bytes, Canceler canceler) {
+      try {
+        opened.await(ROW_MS, TimeUnit.MILLISECONDS);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Sets what limits a DataNode's rebuilds; returns what did. */
+  private static Object limit(DataNode datanode, Object limit) throws Exception {
+    Field field = DataNode.class.getDeclaredField("ecReconstuctWriteThrottler");
+    field.setAccessible(true);
+    Object before = field.get(datanode);
+    field.set(datanode, limit);
+    return before;
+  }
+
+  @Before
+  public void close() throws Exception {
+    for (DataNode datanode : cluster.hdfs.getDataNodes()) {
+      limits.put(datanode, limit(datanode, gate));
+    }
+  }
+
+  /** Lets rebuilds be as Hadoop limits them. */
+  private void removeGate() throws Exception {
+    gate.open();
+    for (Map.Entry<DataNode, Object> entry : limits.entrySet()) {
+      limit(entry.getKey(), entry.getValue());
+    }
+  }
+
   @After
   public void restore() throws Exception {
+    removeGate();
     for (ServerSocket fake : fakes) {
       fake.close();
     }
@@ -118,7 +179,7 @@ public final class FaultsTest {
       } catch (Exception e) {
         return false;
       }
-    }, 20, WAIT_MS);
+    }, 20, AgentCluster.WAIT_MS);
   }
 
   private void kill(int port) throws Exception {
@@ -163,7 +224,7 @@ public final class FaultsTest {
 
   private void assertByAgents() throws Exception {
     assertEquals(cluster.counts(), fallbacks, cluster.count("Fallbacks"));
-    assertTrue(cluster.counts(), cluster.count("RepairedBlocks") > repaired);
+    cluster.awaitCount("RepairedBlocks", repaired + 1);
   }
 
   /** No DataNode has a finalized replica of this block with other bytes than these. */
@@ -183,14 +244,16 @@ public final class FaultsTest {
     Path path = write();
     Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
     ExtendedBlock block = cluster.block(path, 1);
+    removeGate();
+    // All bytes pass the limit after this, however late anything else is.
+    long begin = System.nanoTime();
     kill(before.get(1).port);
     DataNode writer = cluster.awaitHalf(block);
-    long begin = System.nanoTime();
     assertTrue(writer.getXmitsInProgress() > 0);
     cluster.awaitWhole(path);
     double seconds = (System.nanoTime() - begin) / 1e9;
-    // Hadoop's throttle lets the bytes of half a second pass at once.
-    double least = (BLOCK_BYTES - 0.5 * RATE) / RATE - 0.5;
+    // Hadoop's throttle lets the bytes of four periods of half a second pass at once.
+    double least = BLOCK_BYTES / (double) RATE - 4 * 0.5;
     assertTrue(seconds + " s", seconds > least);
     assertSame(before.get(1), cluster.replicas(path).get(1));
     assertByAgents();
@@ -202,6 +265,7 @@ public final class FaultsTest {
     Path path = write();
     Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
     ExtendedBlock block = cluster.block(path, 0);
+    gate.open();
     AtomicInteger refusals = new AtomicInteger();
     Map<FileIoProvider, Object> hooks = new HashMap<>();
     for (DataNode datanode : cluster.hdfs.getDataNodes()) {
@@ -218,6 +282,12 @@ public final class FaultsTest {
         hook(entry.getKey(), entry.getValue());
       }
     }
+    for (DataNode datanode : cluster.hdfs.getDataNodes()) {
+      // Hadoop's own code may have done it now.
+      await(() -> AgentCluster.bytesOf(datanode, block) < 0
+          || datanode.getFSDataset().isValidBlock(block));
+    }
+    cluster.forgetOrders(path);
     cluster.awaitWhole(path);
     assertSame(before.get(0), cluster.replicas(path).get(0));
     assertNoHalf(block, before.get(0));
@@ -264,27 +334,27 @@ public final class FaultsTest {
   public void aTargetThatDiesLeavesTheOther() throws Exception {
     Path path = write();
     Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
-    // Only two DataNodes without a block are left, and one of them works for both.
+    ExtendedBlock[] blocks = {cluster.block(path, 1), cluster.block(path, 3)};
+    // Only two DataNodes without a block are left, and one of them works for both: a NameNode in safe mode orders
+    // nothing before both blocks are lost.
+    cluster.files.setSafeMode(SafeModeAction.ENTER);
     kill(before.get(1).port);
     kill(before.get(3).port);
-    ExtendedBlock[] blocks = {cluster.block(path, 1), cluster.block(path, 3)};
-    DataNode[] writers = new DataNode[2];
-    await(() -> {
-      for (int i = 0; i < 2; i++) {
-        writers[i] = cluster.awaitHalf(blocks[i]);
-      }
-      return writers[0].getXmitsInProgress() + writers[1].getXmitsInProgress() > 0;
-    });
+    cluster.files.setSafeMode(SafeModeAction.LEAVE);
+    DataNode[] writers = {cluster.awaitHalf(blocks[0]), cluster.awaitHalf(blocks[1])};
+    assertTrue(writers[0].getXmitsInProgress() + writers[1].getXmitsInProgress() > 0);
     assertNotEquals(writers[0].getXferPort(), writers[1].getXferPort());
     int other = writers[0].getXmitsInProgress() == 0 ? 0 : 1;
     int index = other == 0 ? 3 : 1;
     kill(writers[other].getXferPort());
+    gate.open();
     await(() -> cluster.replicas(path).containsKey(index));
     assertSame(before.get(index), cluster.replicas(path).get(index));
     assertByAgents();
     // It comes back, and has dropped its half.
     cluster.restart(stopped.remove(2));
     assertNoHalf(blocks[other], before.get(other == 0 ? 1 : 3));
+    cluster.forgetOrders(path);
     cluster.awaitWhole(path);
     assertSame(before.get(other == 0 ? 1 : 3), cluster.replicas(path).get(other == 0 ? 1 : 3));
     cluster.check(path, LENGTH);
@@ -300,6 +370,7 @@ public final class FaultsTest {
     int helper = helperOf(before);
     killAgent(helper);
     kill(helper);
+    gate.open();
     cluster.awaitWhole(path);
     for (Map.Entry<Integer, AgentCluster.Replica> entry : before.entrySet()) {
       if (entry.getKey() == 2 || entry.getValue().port == helper) {
@@ -325,6 +396,8 @@ public final class FaultsTest {
     kill(requestor.getXferPort());
     await(() -> connections() == 0);
     assertNoHalf(block, before.get(4));
+    gate.open();
+    cluster.forgetOrders(path);
     cluster.files.setSafeMode(SafeModeAction.LEAVE);
     cluster.awaitWhole(path);
     assertSame(before.get(4), cluster.replicas(path).get(4));
@@ -352,6 +425,7 @@ public final class FaultsTest {
     kill(before.get(0).port);
     cluster.awaitHalf(block);
     assertTrue(cluster.files.delete(path, false));
+    gate.open();
     for (DataNode datanode : cluster.hdfs.getDataNodes()) {
       await(() -> datanode.getXmitsInProgress() == 0);
       await(() -> AgentCluster.bytesOf(datanode, block) < 0);
@@ -370,6 +444,7 @@ public final class FaultsTest {
     try (FSDataOutputStream out = cluster.files.append(path, flags, 4096, null)) {
       out.write(more);
     }
+    gate.open();
     cluster.awaitWhole(path);
     assertSame(before.get(1), cluster.replicas(path).get(1));
     assertByAgents();
@@ -395,6 +470,7 @@ public final class FaultsTest {
         }
       }
     }
+    gate.open();
     cluster.awaitWhole(path);
     assertSame(before.get(1), cluster.replicas(path).get(1));
     assertByAgents();
@@ -429,6 +505,7 @@ public final class FaultsTest {
     AtomicInteger calls = new AtomicInteger();
     byte[] answer = {'g', 'a', 'b', 'h', 'd', 'f', 's', 99, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     Path path = write();
+    gate.open();
     Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
     // Of four live blocks three help, so another one is asked too.
     int other = before.get(2).port;

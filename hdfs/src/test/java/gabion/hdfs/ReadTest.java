@@ -113,7 +113,7 @@ public final class ReadTest {
         } catch (IOException e) {
           return false;
         }
-      }, 100, 20_000);
+      }, 100, AgentCluster.WAIT_MS);
     }
   }
 

@@ -34,7 +34,10 @@ public final class RebuildTest {
 
   @BeforeClass
   public static void begin() throws Exception {
-    cluster = new AgentCluster("rs", K, M, K + M + 2, new Configuration(false));
+    Configuration conf = new Configuration(false);
+    // One agent hangs for twice this time.
+    conf.setInt(Settings.STALL_MS, 10_000);
+    cluster = new AgentCluster("rs", K, M, K + M + 2, conf);
   }
 
   @AfterClass
@@ -100,6 +103,7 @@ public final class RebuildTest {
         }
       }
     }
+    cluster.awaitCount("RepairedBlocks", repaired + lost);
     assertEquals(cluster.counts(), fallbacks, cluster.count("Fallbacks"));
     assertEquals(cluster.counts(), repaired + lost, cluster.count("RepairedBlocks"));
     assertTrue(cluster.fsck(), cluster.fsck().contains("is HEALTHY"));
@@ -160,8 +164,8 @@ public final class RebuildTest {
       kill(before.get(0).port);
       cluster.awaitWhole(path);
       assertSame(before.get(0), cluster.replicas(path).get(0));
+      cluster.awaitCount("RepairedBlocks", repaired + 1);
       assertEquals(cluster.counts(), fallbacks, cluster.count("Fallbacks"));
-      assertTrue(cluster.counts(), cluster.count("RepairedBlocks") > repaired);
     } finally {
       cluster.signalAgent(before.get(1).port, "CONT");
     }
@@ -193,7 +197,7 @@ public final class RebuildTest {
     ServerSocket listener = new ServerSocket(port, 50, InetAddress.getLoopbackAddress());
     Thread thread = new Thread(() -> {
       while (!listener.isClosed()) {
-        try (Frames frames = Frames.accept(listener.accept(), 5_000, 60_000)) {
+        try (Frames frames = Frames.accept(listener.accept(), AgentCluster.WAIT_MS, AgentCluster.WAIT_MS)) {
           frames.receive();
           frames.send(Frames.CHECKSUM, out -> {
             out.writeByte(2);

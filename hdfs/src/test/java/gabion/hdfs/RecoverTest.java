@@ -7,6 +7,9 @@ import static org.junit.Assert.assertTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
@@ -15,10 +18,13 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.DFSConfigKeys;
 import org.apache.hadoop.hdfs.MiniDFSCluster.DataNodeProperties;
+import org.apache.hadoop.hdfs.NameNodeProxies;
+import org.apache.hadoop.hdfs.protocol.ClientProtocol;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.ErasureCodingPolicy;
 import org.apache.hadoop.hdfs.protocol.ExtendedBlock;
@@ -27,6 +33,8 @@ import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
 import org.apache.hadoop.hdfs.security.token.block.BlockTokenIdentifier;
 import org.apache.hadoop.hdfs.security.token.block.BlockTokenIdentifier.AccessMode;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.hdfs.server.protocol.DatanodeStorageReport;
+import org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol;
 import org.apache.hadoop.io.erasurecode.ECSchema;
 import org.apache.hadoop.security.token.Token;
 import org.junit.After;
@@ -128,7 +136,7 @@ public final class RecoverTest {
       }
     }
     kill(victim);
-    assertTrue(recover(0, "--dry-run").startsWith(lost + " blocks are lost"));
+    assertTrue(recover(1, "--dry-run").startsWith(lost + " blocks are lost"));
     assertEquals(repaired, cluster.count("RepairedBlocks"));
     String said = recover(0);
     assertTrue(said, said.startsWith(lost + " blocks were lost; agents rebuilt " + lost + ","));
@@ -139,6 +147,125 @@ public final class RecoverTest {
     assertEquals(cluster.counts(), repaired + lost, cluster.count("RepairedBlocks"));
     assertTrue(cluster.fsck(), cluster.fsck().contains("is HEALTHY"));
     assertTrue(recover(0).startsWith("0 blocks were lost"));
+    assertTrue(recover(0, "--dry-run").startsWith("0 blocks are lost"));
+  }
+
+  /** Writes files of one group until one has a block on this DataNode, and not on both of the others. */
+  private Path writeOnto(int port, List<Integer> others) throws Exception {
+    while (true) {
+      Path path = cluster.write(K * AgentCluster.CELL_BYTES);
+      List<Integer> places = new ArrayList<>();
+      cluster.replicas(path).values().forEach(replica -> places.add(replica.port));
+      if (places.contains(port) && (others.isEmpty() || !places.containsAll(others))) {
+        return path;
+      }
+      cluster.files.delete(path, false);
+    }
+  }
+
+  @Test
+  public void groupsOfWhichTooFewBlocksLiveAreNamed() throws Exception {
+    Path path = cluster.write(K * AgentCluster.CELL_BYTES);
+    Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
+    for (int index = 0; index < M + 1; index++) {
+      kill(before.get(index).port);
+    }
+    for (String[] words : new String[][] {{}, {"--dry-run"}}) {
+      String said = recover(1, words);
+      assertTrue(said, said.contains("for 3 blocks too few other blocks of their group live"));
+    }
+    assertEquals(cluster.counts(), repaired, cluster.count("RepairedBlocks"));
+  }
+
+  @Test
+  public void groupsThatAgentsCannotPlanHinderNoOthers() throws Exception {
+    // Hadoop takes this policy, and its coder makes one parity only.
+    ErasureCodingPolicy odd = cluster.files.addErasureCodingPolicies(new ErasureCodingPolicy[] {
+        new ErasureCodingPolicy(new ECSchema("xor", 2, 2), AgentCluster.CELL_BYTES)})[0].getPolicy();
+    cluster.files.enableErasureCodingPolicy(odd.getName());
+    Path directory = new Path("/odd");
+    cluster.files.mkdirs(directory);
+    try {
+      cluster.files.setErasureCodingPolicy(directory, odd.getName());
+      Path unplanned = new Path(directory, "file");
+      try (FSDataOutputStream out = cluster.files.create(unplanned)) {
+        out.write(new byte[2 * AgentCluster.CELL_BYTES]);
+      }
+      int victim = cluster.groups(unplanned).get(0).getLocations()[0].getXferPort();
+      List<Path> paths = new ArrayList<>();
+      List<List<Map<Integer, AgentCluster.Replica>>> before = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        paths.add(writeOnto(victim, List.of()));
+        before.add(replicas(paths.get(i)));
+      }
+      kill(victim);
+      String said = recover(1);
+      assertTrue(said, said.startsWith("4 blocks were lost; agents rebuilt 3,"));
+      assertTrue(said, said.contains("; 1 are still lost"));
+      assertTrue(said, said.contains("for 1 blocks an agent has no plan: the codec xor has 1 block"));
+      for (int i = 0; i < paths.size(); i++) {
+        check(paths.get(i), K * AgentCluster.CELL_BYTES, before.get(i));
+      }
+    } finally {
+      cluster.files.delete(directory, true);
+    }
+  }
+
+  /** A NameNode that has noticed the death of these DataNodes after it has listed their blocks. */
+  private static ClientProtocol without(List<Integer> ports) {
+    ClientProtocol namenode = cluster.files.getClient().getNamenode();
+    InvocationHandler calls = (any, method, arguments) -> {
+      try {
+        Object answer = method.invoke(namenode, arguments);
+        if (answer instanceof DatanodeStorageReport[]) {
+          List<DatanodeStorageReport> reports = new ArrayList<>(List.of((DatanodeStorageReport[]) answer));
+          reports.removeIf(report -> ports.contains(report.getDatanodeInfo().getXferPort()));
+          return reports.toArray(new DatanodeStorageReport[0]);
+        }
+        return answer;
+      } catch (InvocationTargetException e) {
+        throw e.getCause();
+      }
+    };
+    return (ClientProtocol) Proxy.newProxyInstance(ClientProtocol.class.getClassLoader(),
+        new Class<?>[] {ClientProtocol.class}, calls);
+  }
+
+  @Test
+  public void groupsWhoseOtherDataNodesHaveDiedHinderNoOthers() throws Exception {
+    Path hopeless = cluster.write(K * AgentCluster.CELL_BYTES);
+    Map<Integer, AgentCluster.Replica> places = cluster.replicas(hopeless);
+    List<Integer> dead = List.of(places.get(1).port, places.get(2).port);
+    Path path = writeOnto(places.get(0).port, dead);
+    List<Map<Integer, AgentCluster.Replica>> before = replicas(path);
+    kill(places.get(0).port);
+    Configuration conf = cluster.hdfs.getConfiguration(0);
+    NamenodeProtocol keys =
+        NameNodeProxies.createProxy(conf, cluster.hdfs.getURI(), NamenodeProtocol.class).getProxy();
+    Recovery.Result result =
+        new Recovery(conf, new Recovery.Options(), without(dead), keys).run();
+    assertEquals(2, result.lost);
+    assertEquals(1, result.byAgents.get());
+    assertEquals(1, result.withoutHelpers);
+    assertEquals(1, result.left);
+    check(path, K * AgentCluster.CELL_BYTES, before);
+  }
+
+  @Test
+  public void namesThatDoNotExistAreRefused() throws Exception {
+    Path path = cluster.write(K * AgentCluster.CELL_BYTES);
+    Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
+    kill(before.get(0).port);
+    String live = "127.0.0.1:" + strangerTo(before).getXferPort();
+    String dead = "127.0.0.1:" + before.get(0).port;
+    for (String[] words : new String[][] {{"--below", "/typo"}, {"--below", "/typo", "--dry-run"},
+        {"--onto", live + ",127.0.0.1:9"}, {"--onto", dead}}) {
+      String said = recover(2, words);
+      assertTrue(said, said.contains(words[1].replace(live + ",", "'")));
+      assertEquals(said, 1, said.lines().count());
+    }
+    assertEquals(cluster.counts(), repaired, cluster.count("RepairedBlocks"));
+    assertTrue(recover(1, "--below", path.toString(), "--dry-run").startsWith("1 blocks are lost"));
   }
 
   /** Such a group has fewer cells than data blocks, and Hadoop's reader buffers of zeros for the others. */
@@ -257,7 +384,8 @@ public final class RecoverTest {
   private static String refusal(DataNode target, Frames.Body order) throws Exception {
     InetSocketAddress agent =
         new InetSocketAddress(InetAddress.getLoopbackAddress(), target.getXferPort() + 1000);
-    try (Frames frames = Frames.connect(agent, 1_000, 60_000, 60_000)) {
+    try (Frames frames = Frames.connect(agent, AgentCluster.WAIT_MS, AgentCluster.WAIT_MS,
+        AgentCluster.WAIT_MS)) {
       frames.send(Frames.ORDER, order);
       Frames.Frame answer = frames.receive();
       assertEquals(Frames.REFUSED, answer.kind);
@@ -314,7 +442,8 @@ public final class RecoverTest {
   @Test
   public void wrongUseIsTold() throws Exception {
     for (String[] words : new String[][] {{"--onto"}, {"--scheme", "ring"}, {"--path", "long"},
-        {"--schedule", "lazy"}, {"--per-datanode", "0"}, {"--per-datanode", "x"}, {"--bogus", "1"}}) {
+        {"--schedule", "lazy"}, {"--per-datanode", "0"}, {"--per-datanode", "x"}, {"--bogus", "1"},
+        {"--below", "relative"}}) {
       assertTrue(recover(2, words).contains("usage: "));
     }
   }

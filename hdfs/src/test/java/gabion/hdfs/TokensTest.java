@@ -40,6 +40,7 @@ public final class TokensTest {
       cluster.kill(before.get(0).port);
       cluster.awaitWhole(path);
       assertArrayEquals(before.get(0).bytes, cluster.replicas(path).get(0).bytes);
+      cluster.awaitCount("RepairedBlocks", 1);
       assertEquals(cluster.counts(), 1, cluster.count("RepairedBlocks"));
       assertEquals(cluster.counts(), 0, cluster.count("Fallbacks"));
       cluster.check(path, length);
@@ -68,7 +69,7 @@ public final class TokensTest {
     block.setGenerationStamp(block.getGenerationStamp() - 1);
     assertEquals(Frames.REFUSED, open(port, block, token(datanode, block, AccessMode.READ)));
     assertTrue(cluster.count("Refused") >= 6);
-    try (Frames frames = Frames.connect(plugin(port), 1_000, 5_000, 60_000)) {
+    try (Frames frames = connect(port)) {
       // The plugin may close before it has read everything, so that the send itself can fail.
       IOException closed = assertThrows(IOException.class, () -> {
         frames.send(Frames.OPEN, out -> out.write(new byte[200 << 10]));
@@ -84,14 +85,16 @@ public final class TokensTest {
         block, EnumSet.of(mode), StorageType.EMPTY_ARRAY, new String[0]);
   }
 
-  private static InetSocketAddress plugin(int port) {
-    return new InetSocketAddress(InetAddress.getLoopbackAddress(), port + 1001);
+  /** A connection to the plugin. */
+  private static Frames connect(int port) throws IOException {
+    InetSocketAddress plugin = new InetSocketAddress(InetAddress.getLoopbackAddress(), port + 1001);
+    return Frames.connect(plugin, AgentCluster.WAIT_MS, AgentCluster.WAIT_MS, AgentCluster.WAIT_MS);
   }
 
   /** The kind of the plugin's answer to an agent. */
   private static byte open(int port, ExtendedBlock block, Token<BlockTokenIdentifier> token)
       throws IOException {
-    try (Frames frames = Frames.connect(plugin(port), 1_000, 5_000, 60_000)) {
+    try (Frames frames = connect(port)) {
       frames.send(Frames.OPEN, out -> {
         out.writeUTF(block.getBlockPoolId());
         out.writeLong(block.getBlockId());
