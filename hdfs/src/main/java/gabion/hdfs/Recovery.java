@@ -53,7 +53,9 @@ final class Recovery {
   private static final int SCHEDULE_MS = 60_000;
   /** How long the NameNode may take to hear of new blocks. */
   private static final int REPORT_MS = 10_000;
-  private static final int POLL_MS = 200;
+  /** Pauses between questions to the NameNode: the first, and the longest. */
+  private static final int POLL_MS = 10;
+  private static final int POLL_MS_MAX = 1_000;
   /** Rounds after the first, for blocks whose rebuild has failed. */
   private static final int RETRY_COUNT_MAX = 2;
   private static final int LOST = 0xffff;
@@ -227,13 +229,13 @@ final class Recovery {
   private List<LostBlocks.Group> awaitReports(Result result)
       throws IOException, InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(REPORT_MS);
-    while (true) {
+    for (int pauseMs = POLL_MS; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
       List<LostBlocks.Group> groups = LostBlocks.below(namenode, options.below);
       if (count(groups) <= result.lost - result.byAgents.get() - result.byHadoop.get()
           || System.nanoTime() > end) {
         return groups;
       }
-      Thread.sleep(POLL_MS);
+      Thread.sleep(pauseMs);
     }
   }
 

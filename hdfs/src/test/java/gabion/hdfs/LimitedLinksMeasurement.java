@@ -19,6 +19,8 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -45,7 +47,9 @@ import org.junit.Test;
  *
  * <p>As many DataNodes as a group has blocks hold one of each group; one more is new. A DataNode is killed, and what it held
  * is rebuilt onto the new one ({@code ECPipe} section 6.3); then the killed one comes back empty as the next new one.
- * Hadoop's own code is measured on the same cluster with the agents stopped. A line of the report is a name and seconds.
+ * Before a recovery is timed, the new DataNode rebuilds a small block, because a JVM that has just started loads classes.
+ * Hadoop's own code is measured on the same cluster with the agents stopped. At the end a cluster with Hadoop's default settings
+ * and without the plugin recovers a node. A line of the report is a name and seconds, unless the name says otherwise.
  */
 public final class LimitedLinksMeasurement {
   private static final int K = Integer.getInteger("gabion.k", 6);
@@ -55,14 +59,26 @@ public final class LimitedLinksMeasurement {
   private static final int NODE_COUNT = N + 1;
   private static final int BLOCK_BYTES = Integer.getInteger("gabion.mib", 16) << 20;
   private static final int CELL_BYTES = 1 << 20;
+  private static final int CELL_COUNT_MAX = 1 << 14;
+  /** A file's cell begins at its number in these bytes. */
+  private static final byte[] PATTERN = pattern();
   private static final int GROUP_COUNT = Integer.getInteger("gabion.groups", 8);
+  /** Bytes of the blocks that are repaired and read by themselves. */
+  private static final int SINGLE_BYTES =
+      Integer.getInteger("gabion.single-mib", BLOCK_BYTES >> 20) << 20;
   private static final String RATE = System.getProperty("gabion.rate", "100mbit");
-  /** Whether HDFS has its default settings; then only its own recovery of a node is measured, without the plugin. */
-  private static final boolean IS_DEFAULT = Boolean.getBoolean("gabion.default");
+  /** What is measured: reads, one (block), node, and default, the recovery of a node by HDFS without the plugin. */
+  private static final List<String> PARTS =
+      List.of(System.getProperty("gabion.parts", "reads,one,node,default").split(","));
   /** Schemes by which a recovery rebuilds one block and a node. */
   private static final String[] SCHEMES =
       System.getProperty("gabion.schemes", "conventional,ppr,pipeline").split(",");
+  /** The plugin's line in a DataNode's log. */
+  private static final Pattern REBUILT =
+      Pattern.compile("Gabion's agents have rebuilt .* in (\\d+) ms");
   private static final String POLICY = "RS-" + K + "-" + M + "-1024k";
+  /** A file with blocks of one cell. */
+  private static final org.apache.hadoop.fs.Path SMALL = new org.apache.hadoop.fs.Path("/small");
   private static final String BRIDGE = "gbh-br";
   private static final int WAIT_S = 400;
 
@@ -71,10 +87,14 @@ public final class LimitedLinksMeasurement {
   private final Map<Integer, Process> agents = new TreeMap<>();
   private final List<org.apache.hadoop.fs.Path> written = new ArrayList<>();
   private final StringBuilder report = new StringBuilder();
+  /** Whether HDFS has its default settings, and no plugin. */
+  private boolean isDefault;
   private MiniDFSCluster hdfs;
   private DistributedFileSystem files;
   /** The DataNode that was killed last. */
   private int dead;
+  /** The DataNode that was started last, without blocks. */
+  private int fresh;
 
   public LimitedLinksMeasurement() throws IOException {}
 
@@ -91,27 +111,33 @@ public final class LimitedLinksMeasurement {
     Runtime.getRuntime().addShutdownHook(cleaning);
     try {
       begin();
-      write("/single");
-      if (IS_DEFAULT) {
-        for (int i = 1; i < GROUP_COUNT; i++) {
-          write("/many-" + i);
+      if (PARTS.contains("reads") || PARTS.contains("one")) {
+        write("/single", SINGLE_BYTES);
+        say("direct", direct());
+        if (PARTS.contains("reads")) {
+          reads("normal", "hadoop");
         }
         startNew(N);
-        byHadoop("node.hadoop-default");
-      } else {
-        say("direct", direct());
-        reads("normal", "hadoop");
-        startNew(N);
         one();
-        node();
-        say("load", Double.parseDouble(
-            Files.readString(Paths.get("/proc/loadavg")).split(" ")[0]));
+      } else {
+        startNew(N);
       }
+      if (PARTS.contains("node")) {
+        node();
+      }
+      if (PARTS.contains("default")) {
+        end();
+        isDefault = true;
+        begin();
+        writeMany();
+        startNew(N);
+        byHadoop("node.hadoop-default");
+      }
+      say("load", Double.parseDouble(
+          Files.readString(Paths.get("/proc/loadavg")).split(" ")[0]));
     } finally {
       end();
       Runtime.getRuntime().removeShutdownHook(cleaning);
-      String file = System.getProperty("gabion.report", "target/limited-links.txt");
-      Files.write(Paths.get(file), report.toString().getBytes(StandardCharsets.UTF_8));
     }
   }
 
@@ -120,9 +146,14 @@ public final class LimitedLinksMeasurement {
     // A NameNode in safe mode orders no work.
     files.setSafeMode(SafeModeAction.ENTER);
     kill(nodeOf(written.get(0), 1));
-    reads("agents", "agents");
-    reads("hadoop", "hadoop");
+    if (PARTS.contains("reads")) {
+      reads("agents", "agents");
+      reads("hadoop", "hadoop");
+    }
     recover("one." + SCHEMES[0], SCHEMES[0]);
+    if (!PARTS.contains("one")) {
+      return;
+    }
     for (int i = 1; i < SCHEMES.length; i++) {
       files.setSafeMode(SafeModeAction.ENTER);
       kill(nodeOf(written.get(0), 1));
@@ -137,21 +168,29 @@ public final class LimitedLinksMeasurement {
   private void node() throws Exception {
     // The new DataNode is to have no block of the files either.
     kill(dead);
-    for (int i = 1; i < GROUP_COUNT; i++) {
-      write("/many-" + i);
+    for (org.apache.hadoop.fs.Path path : written) {
+      files.delete(path, false);
     }
+    written.clear();
+    writeMany();
     startNew(dead);
     for (String scheme : SCHEMES) {
       files.setSafeMode(SafeModeAction.ENTER);
       kill(nodeOf(written.get(0), 1));
       double before = agentSeconds();
       recover("node." + scheme, scheme);
-      double gib = (double) K * GROUP_COUNT * BLOCK_BYTES / (1 << 30);
+      double gib = (double) K * ((long) GROUP_COUNT * BLOCK_BYTES + CELL_BYTES) / (1 << 30);
       say("core-seconds-per-gib." + scheme, (agentSeconds() - before) / gib);
     }
     kill(nodeOf(written.get(0), 1));
     byNameNode("node.ordered-by-namenode");
     byHadoop("node.hadoop-tuned");
+  }
+
+  private void writeMany() throws IOException {
+    for (int i = 0; i < GROUP_COUNT; i++) {
+      write("/many-" + i, BLOCK_BYTES);
+    }
   }
 
   /** Processor time of all agents. */
@@ -163,10 +202,11 @@ public final class LimitedLinksMeasurement {
     return seconds;
   }
 
-  private void say(String name, double seconds) {
+  private void say(String name, double seconds) throws IOException {
     String line = String.format(Locale.ROOT, "%s %.3f", name, seconds);
     report.append(line).append('\n');
-    System.out.println("MEASURED " + line);
+    String file = System.getProperty("gabion.report", "target/limited-links.txt");
+    Files.write(Paths.get(file), report.toString().getBytes(StandardCharsets.UTF_8));
   }
 
   private static void sh(String command) throws Exception {
@@ -208,6 +248,7 @@ public final class LimitedLinksMeasurement {
     files.addErasureCodingPolicies(new ErasureCodingPolicy[] {policy});
     files.enableErasureCodingPolicy(POLICY);
     files.setErasureCodingPolicy(new org.apache.hadoop.fs.Path("/"), POLICY);
+    write(SMALL, CELL_BYTES);
   }
 
   private void awaitNodes(int count) throws Exception {
@@ -222,6 +263,7 @@ public final class LimitedLinksMeasurement {
   private void startNew(int node) throws Exception {
     sh("rm -rf " + base.resolve("node-" + node).resolve("data"));
     startDataNode(node);
+    fresh = node;
     if (!agents.containsKey(node)) {
       startAgent(node);
     }
@@ -246,9 +288,9 @@ public final class LimitedLinksMeasurement {
   }
 
   /** The settings with which Hadoop is fast: docs/hdfs.md has them. */
-  private static void tune(Configuration conf) {
+  private void tune(Configuration conf) {
     conf.setLong(DFSConfigKeys.DFS_BLOCK_SIZE_KEY, BLOCK_BYTES);
-    if (!IS_DEFAULT) {
+    if (!isDefault) {
       AgentCluster.noticeLossesFast(conf);
       conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_WORK_MULTIPLIER_PER_ITERATION, 10);
     }
@@ -264,7 +306,7 @@ public final class LimitedLinksMeasurement {
     conf.set(DFSConfigKeys.DFS_DATANODE_ADDRESS_KEY, address(node) + ":9866");
     conf.set(DFSConfigKeys.DFS_DATANODE_HTTP_ADDRESS_KEY, address(node) + ":9864");
     conf.set(DFSConfigKeys.DFS_DATANODE_IPC_ADDRESS_KEY, address(node) + ":9867");
-    if (!IS_DEFAULT) {
+    if (!isDefault) {
       conf.set(DFSConfigKeys.DFS_DATANODE_PLUGINS_KEY, GabionPlugin.class.getName());
     }
     for (String name : new String[] {"core-site.xml", "hdfs-site.xml"}) {
@@ -280,6 +322,9 @@ public final class LimitedLinksMeasurement {
   }
 
   private void startAgent(int node) throws Exception {
+    if (isDefault) {
+      return;
+    }
     File log = base.resolve("node-" + node).resolve("agent-log").toFile();
     agents.put(node, inSpace(node, log, System.getProperty("gabion.binary"), "hdfs-agent"));
   }
@@ -298,7 +343,7 @@ public final class LimitedLinksMeasurement {
     Process receiver = inSpace(1, base.resolve("direct").toFile(), "python3", "-c", receive);
     Thread.sleep(1_000);
     String send = "import socket;s=socket.create_connection(('" + address(1) + "',9999));s.sendall(b'0'*"
-        + BLOCK_BYTES + ");s.shutdown(1)";
+        + SINGLE_BYTES + ");s.shutdown(1)";
     Process sender = inSpace(0, base.resolve("direct").toFile(), "python3", "-c",
         "import time;t=time.time()\n" + send + "\ns.recv(1)\nprint(time.time()-t)");
     assertEquals(0, sender.waitFor());
@@ -307,29 +352,46 @@ public final class LimitedLinksMeasurement {
     return Double.parseDouble(lines.get(lines.size() - 1));
   }
 
-  private static byte[] bytes() {
-    byte[] bytes = new byte[K * BLOCK_BYTES];
+  private static byte[] pattern() {
+    byte[] bytes = new byte[CELL_BYTES + CELL_COUNT_MAX];
     new Random(7).nextBytes(bytes);
     return bytes;
   }
 
-  private void write(String name) throws IOException {
+  private void write(String name, int blockBytes) throws IOException {
     org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(name);
-    try (FSDataOutputStream out = files.create(path)) {
-      out.write(bytes());
-    }
+    write(path, blockBytes);
     written.add(path);
   }
 
-  private static double read(FileSystem from, org.apache.hadoop.fs.Path path) throws IOException {
-    byte[] read = new byte[K * BLOCK_BYTES];
+  private void write(org.apache.hadoop.fs.Path path, int blockBytes) throws IOException {
+    try (FSDataOutputStream out =
+        files.create(path, false, 1 << 16, (short) 1, (long) blockBytes)) {
+      for (int cell = 0; cell < blockBytes / CELL_BYTES * K; cell++) {
+        out.write(PATTERN, cell, CELL_BYTES);
+      }
+    }
+  }
+
+  /** Seconds in which these cells of a file are read; {@code step} is the distance to the next. */
+  private static double read(FileSystem from, org.apache.hadoop.fs.Path path, int first, int step)
+      throws IOException {
+    long cells = from.getFileStatus(path).getLen() / CELL_BYTES;
+    byte[] read = new byte[CELL_BYTES];
     long begin = System.nanoTime();
     try (FSDataInputStream in = from.open(path)) {
-      in.readFully(read);
+      for (int cell = first; cell < cells; cell += step) {
+        if (step == 1) {
+          in.readFully(read);
+        } else {
+          in.readFully((long) cell * CELL_BYTES, read);
+        }
+        if (!Arrays.equals(read, 0, CELL_BYTES, PATTERN, cell, cell + CELL_BYTES)) {
+          throw new IOException("wrong bytes in cell " + cell + " of " + path);
+        }
+      }
     }
-    double seconds = (System.nanoTime() - begin) / 1e9;
-    assertTrue(Arrays.equals(bytes(), read));
-    return seconds;
+    return (System.nanoTime() - begin) / 1e9;
   }
 
   /** Reads of all bytes of a file, and of the cells of block 1. */
@@ -344,8 +406,7 @@ public final class LimitedLinksMeasurement {
   private String reader(String whose, org.apache.hadoop.fs.Path path, String what)
       throws Exception {
     File log = base.resolve("reader").toFile();
-    Process reader = inSpace(NODE_COUNT, log, "java", "-Xmx900m", "-Dgabion.k=" + K, "-Dgabion.m=" + M,
-        "-Dgabion.mib=" + (BLOCK_BYTES >> 20), "-cp",
+    Process reader = inSpace(NODE_COUNT, log, "java", "-Xmx300m", "-Dgabion.k=" + K, "-cp",
         System.getProperty("java.class.path"), LimitedLinksMeasurement.class.getName(),
         "hdfs://10.77.0.1:" + hdfs.getNameNodePort(), path.toString(), whose, what);
     String said = "a reader has failed; it said: ";
@@ -362,23 +423,10 @@ public final class LimitedLinksMeasurement {
       conf.setClass("fs.hdfs.impl", GabionFileSystem.class, FileSystem.class);
     }
     org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(words[1]);
-    byte[] all = bytes();
     try (FileSystem from = FileSystem.newInstance(java.net.URI.create(words[0]), conf)) {
-      if (words[3].equals("all")) {
-        System.out.printf(Locale.ROOT, "%.3f%n", read(from, path));
-        return;
-      }
-      byte[] cell = new byte[CELL_BYTES];
-      long begin = System.nanoTime();
-      try (FSDataInputStream in = from.open(path)) {
-        for (int offset = CELL_BYTES; offset < all.length; offset += K * CELL_BYTES) {
-          in.readFully(offset, cell);
-          if (!Arrays.equals(cell, Arrays.copyOfRange(all, offset, offset + CELL_BYTES))) {
-            throw new IOException("wrong bytes at " + offset);
-          }
-        }
-      }
-      System.out.printf(Locale.ROOT, "%.3f%n", (System.nanoTime() - begin) / 1e9);
+      boolean isAll = words[3].equals("all");
+      double seconds = read(from, path, isAll ? 0 : 1, isAll ? 1 : K);
+      System.out.printf(Locale.ROOT, "%.3f%n", seconds);
     }
   }
 
@@ -409,16 +457,34 @@ public final class LimitedLinksMeasurement {
   private void recover(String name, String scheme) throws Exception {
     Configuration conf = new HdfsConfiguration();
     conf.set("fs.defaultFS", "hdfs://10.77.0.1:" + hdfs.getNameNodePort());
-    ByteArrayOutputStream said = new ByteArrayOutputStream();
-    PrintStream out = new PrintStream(said, true, "UTF-8");
+    order(conf, scheme, SMALL.toString());
     long begin = System.nanoTime();
-    int code = Recover.run(conf,
-        new String[] {"recover", "--scheme", scheme, "--per-datanode", "4"}, out, out);
-    assertEquals(said.toString("UTF-8"), 0, code);
-    assertTrue(said.toString("UTF-8"), said.toString("UTF-8").contains("Hadoop's own code 0,"));
+    order(conf, scheme, "/");
     whole(name, begin);
+    if (name.startsWith("one.")) {
+      say(name + ".task", taskSeconds());
+    }
     files.setSafeMode(SafeModeAction.LEAVE);
     startNew(dead);
+  }
+
+  private static void order(Configuration conf, String scheme, String below) throws Exception {
+    ByteArrayOutputStream said = new ByteArrayOutputStream();
+    PrintStream out = new PrintStream(said, true, "UTF-8");
+    int code = Recover.run(conf, new String[] {"recover", "--scheme", scheme, "--below", below,
+        "--per-datanode", "4"}, out, out);
+    assertEquals(said.toString("UTF-8"), 0, code);
+    assertTrue(said.toString("UTF-8"), said.toString("UTF-8").contains("Hadoop's own code 0,"));
+  }
+
+  /** How long the last task took by itself, as its DataNode logs it. */
+  private double taskSeconds() throws IOException {
+    Matcher task = REBUILT.matcher(Files.readString(base.resolve("node-" + fresh).resolve("log")));
+    double seconds = 0;
+    while (task.find()) {
+      seconds = Integer.parseInt(task.group(1)) / 1e3;
+    }
+    return seconds;
   }
 
   /** Waits until the NameNode has had the lost blocks rebuilt by the plugins. */
@@ -443,18 +509,23 @@ public final class LimitedLinksMeasurement {
     startNew(dead);
   }
 
+  private void await(org.apache.hadoop.fs.Path path, long end) throws Exception {
+    while (group(path).getLocations().length < N) {
+      assertTrue(path + " is not repaired", System.nanoTime() < end);
+      Thread.sleep(10);
+    }
+  }
+
   /** Waits until all files are whole, and checks their bytes. */
   private void whole(String name, long begin) throws Exception {
     long end = begin + TimeUnit.SECONDS.toNanos(WAIT_S);
     for (org.apache.hadoop.fs.Path path : written) {
-      while (group(path).getLocations().length < N) {
-        assertTrue(name + ": " + path + " is not repaired", System.nanoTime() < end);
-        Thread.sleep(10);
-      }
+      await(path, end);
     }
     say(name, (System.nanoTime() - begin) / 1e9);
+    await(SMALL, end);
     for (org.apache.hadoop.fs.Path path : written) {
-      read(files, path);
+      read(files, path, 0, 1);
     }
   }
 
@@ -465,8 +536,12 @@ public final class LimitedLinksMeasurement {
     for (Process process : dataNodes.values()) {
       process.destroyForcibly().waitFor();
     }
+    agents.clear();
+    dataNodes.clear();
+    written.clear();
     if (hdfs != null) {
       hdfs.shutdown();
+      hdfs = null;
     }
     for (int node = 0; node <= NODE_COUNT; node++) {
       sh("ip netns del gbh-" + node + " 2>/dev/null; ip link del gbh-" + node + "-h 2>/dev/null; true");
