@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: suites that others wrote, and programs that people use, on mounts and images of a real
-//! cluster. Each suite is a script in `xtask/conformance`; this file builds the command and the suites' crates, runs the
-//! scripts, and prints a table.
+//! cluster. Each suite is a script in `xtask/conformance`; this file builds the command and the suites' crates, runs
+//! the scripts, and prints a table.
 
 use std::fs;
 use std::io::Read as _;

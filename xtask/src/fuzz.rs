@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz`: builds the fuzz targets with coverage for libFuzzer, runs them one after another, and prints a table.
+//! `cargo xtask fuzz`: builds the fuzz targets with coverage for libFuzzer, runs them one after another, and prints a
+//! table.
 //!
-//! The compiler is the pinned stable one: coverage is a pass of LLVM that needs no nightly flag. The build has a directory of
-//! its own, `target/fuzz`, which also keeps each target's corpus between runs and the inputs that failed. libFuzzer needs a
-//! C++ compiler; nothing else of the project does.
+//! The compiler is the pinned stable one: coverage is a pass of LLVM that needs no nightly flag. The build has a
+//! directory of its own, `target/fuzz`, which also keeps each target's corpus between runs and the inputs that failed.
+//! libFuzzer needs a C++ compiler; nothing else of the project does.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -24,7 +25,8 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
     --cfg fuzzing";
 /// The longest time of one input, in seconds.
 const INPUT_SECONDS: u64 = 20;
-/// The most memory of the process, in MiB: targets have limits of their own, so this is for what their allocator misses.
+/// The most memory of the process, in MiB: targets have limits of their own, so this is for what their allocator
+/// misses.
 const PROCESS_MIB: u64 = 3072;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);

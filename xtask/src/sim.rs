@@ -1,5 +1,5 @@
-//! `cargo xtask sim`: runs the simulator's seeds, races and reference model. It says what a failure was and how to see it
-//! again; the simulator itself knows no real time, so the time is kept here.
+//! `cargo xtask sim`: runs the simulator's seeds, races and reference model. It says what a failure was and how to see
+//! it again; the simulator itself knows no real time, so the time is kept here.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

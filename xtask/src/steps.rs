@@ -160,7 +160,8 @@ fn succeeds(root: &Path, mut program: Command, words: &[&str]) -> anyhow::Result
     Ok(status.success())
 }
 
-/// How many tests of a binary run at the same time: two for each processor, since most tests of processes wait for them.
+/// How many tests of a binary run at the same time: two for each processor, since most tests of processes wait for
+/// them.
 fn test_threads() -> OsString {
     let chosen = env::var_os("RUST_TEST_THREADS");
     chosen.unwrap_or_else(|| {

@@ -163,7 +163,8 @@ impl Report {
     }
 }
 
-/// The panics that a test program has printed at its end, each on a new line: the first lines of its section "failures:".
+/// The panics that a test program has printed at its end, each on a new line: the first lines of its section
+/// "failures:".
 fn failures_section(stdout: &str) -> String {
     let behind = stdout
         .lines()

@@ -6,8 +6,8 @@ use crate::steps::{self, Step};
 
 const PROGRAM: &str = "gabion-torture";
 
-/// Builds it, with the tests and for the whole workspace: Cargo chooses the features of dependencies by what it is asked to
-/// build, so for this package and the command alone it would build most crates once more.
+/// Builds it, with the tests and for the whole workspace: Cargo chooses the features of dependencies by what it is
+/// asked to build, so for this package and the command alone it would build most crates once more.
 pub(crate) const BUILD: Step<'static> = Step::Cargo(&[
     "build",
     "--workspace",

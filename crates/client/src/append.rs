@@ -1,7 +1,7 @@
 //! Appends: bytes at the end of a file, of which no other append gets any.
 //!
-//! The stripes for new segments are reserved before the file grows. So an append that a quota refuses, or for which the disks
-//! are known to be too full, leaves the file as it is.
+//! The stripes for new segments are reserved before the file grows. So an append that a quota refuses, or for which
+//! the disks are known to be too full, leaves the file as it is.
 
 use crate::attempts::Attempts;
 use crate::client::Client;
@@ -44,9 +44,9 @@ impl File {
     /// its own. When this returns without an error, the bytes survive every failure that the pool survives.
     ///
     /// The file grows by zeros, and then gets the bytes: first those that need room, all at once, and then those of
-    /// stripes that are there, as by [`File::write_pieces`]. A reader may see the zeros until then, and after an error or
-    /// a crash they may stay. An append that a quota refuses, or for which the disks are known to be too full, leaves the
-    /// file as it is.
+    /// stripes that are there, as by [`File::write_pieces`]. A reader may see the zeros until then, and after an error
+    /// or a crash they may stay. An append that a quota refuses, or for which the disks are known to be too full,
+    /// leaves the file as it is.
     ///
     /// # Errors
     /// Those of [`File::write_pieces`]; [`ClientError::Late`] also when others extend the file all the time.
@@ -54,8 +54,8 @@ impl File {
         self.append_first(bytes.len() as u64, bytes).await
     }
 
-    /// The same, and gives the file further bytes up to `by_bytes`, which are zero until this caller writes them. There is
-    /// no promise of room for these.
+    /// The same, and gives the file further bytes up to `by_bytes`, which are zero until this caller writes them.
+    /// There is no promise of room for these.
     ///
     /// # Errors
     /// Those of [`File::append`].
@@ -113,15 +113,15 @@ impl File {
         Ok(offset)
     }
 
-    /// Asks the coordinator to grow the file from size `from` by `by_bytes`. `number` identifies the append, so a repeated
-    /// request grows the file once. Returns `false` if the size or the truncation count has changed.
+    /// Asks the coordinator to grow the file from size `from` by `by_bytes`. `number` identifies the append, so a
+    /// repeated request grows the file once. Returns `false` if the size or the truncation count has changed.
     async fn claim(&self, from: u64, (by_bytes, number): (u64, u64)) -> Result<bool, ClientError> {
         let growth = self.ask_to_grow(from.saturating_add(by_bytes), Some((from, number)));
         Ok(growth.await?.is_done)
     }
 
-    /// Reserves the stripes for the first bytes of an append at the end of the file; none if they lie in stripes that are
-    /// there, or in the metadata.
+    /// Reserves the stripes for the first bytes of an append at the end of the file; none if they lie in stripes that
+    /// are there, or in the metadata.
     async fn reserve_room(
         &self,
         from: u64,

@@ -27,8 +27,8 @@ pub enum Presence {
 }
 
 impl Client {
-    /// Changes attributes of the inode of a path, all at once and once. Those that are absent stay, even if another client
-    /// changes them at the same time. Returns all of them.
+    /// Changes attributes of the inode of a path, all at once and once. Those that are absent stay, even if another
+    /// client changes them at the same time. Returns all of them.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when nothing has the path, or for invalid values; [`ClientError::Late`] when other
@@ -57,9 +57,9 @@ impl Client {
             .await
     }
 
-    /// Notes when a file was written last, by a clock that shows `now`. The cluster's time never goes back: if it knows a
-    /// later one that has passed, this adds a nanosecond to that, so that the write shows. A time in the future is not
-    /// later: a user has chosen it before.
+    /// Notes when a file was written last, by a clock that shows `now`. The cluster's time never goes back: if it
+    /// knows a later one that has passed, this adds a nanosecond to that, so that the write shows. A time in the
+    /// future is not later: a user has chosen it before.
     ///
     /// # Errors
     /// Those of [`Client::set_inode_attributes`].
@@ -92,10 +92,10 @@ impl Client {
     /// Sets or removes a user attribute of an inode.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when it is there or absent although the caller required the opposite ([`Cause::Exists`] and
-    /// [`Cause::NotFound`]), for invalid names, for more than 64 KiB of names and values, and when the inode is gone;
-    /// [`ClientError::Late`] when other clients change its attributes all the time; [`ClientError::NoCoordinator`],
-    /// after which it may have changed.
+    /// [`ClientError::Refused`] when it is there or absent although the caller required the opposite
+    /// ([`Cause::Exists`] and [`Cause::NotFound`]), for invalid names, for more than 64 KiB of names and values, and
+    /// when the inode is gone; [`ClientError::Late`] when other clients change its attributes all the time;
+    /// [`ClientError::NoCoordinator`], after which it may have changed.
     pub async fn set_user_attribute(
         &self,
         inode: Inode,

@@ -170,8 +170,8 @@ impl CachedFile {
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes outside of the file; for writes that go through, the errors
-    /// of [`File::write`], and those of [`CachedFile::flush`] for an earlier change of the same segment whose outcome is
-    /// unknown.
+    /// of [`File::write`], and those of [`CachedFile::flush`] for an earlier change of the same segment whose outcome
+    /// is unknown.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         let range = ByteRange::new(offset, bytes.len() as u64);
         within_file(self.name(), self.size_bytes(), range)?;

@@ -49,9 +49,9 @@ pub struct ClientOptions {
     /// Repair scheme for reads of lost chunks.
     pub read_scheme: Scheme,
     /// Bytes of stripes that a put holds in memory: at least one stripe and at most three. It also limits the
-    /// bytes that a read or a get requests at a time: at least one stripe and at most eight, and at most 64 MiB if these are
-    /// more than three. And it limits the stripes in memory of all writes that store whole stripes, such as writes into
-    /// holes: at least one stripe.
+    /// bytes that a read or a get requests at a time: at least one stripe and at most eight, and at most 64 MiB if
+    /// these are more than three. And it limits the stripes in memory of all writes that store whole stripes, such as
+    /// writes into holes: at least one stripe.
     pub in_flight_bytes: u64,
     /// Memory of the cache shared by files opened with [`Client::open_cached`]. With 0, the
     /// default, nothing is cached: such files read and write the cluster as [`Client::open`]'s do.
@@ -238,12 +238,12 @@ impl Client {
         self.ask(ask::SetQuota { pool, change }).await
     }
 
-    /// Changes the quota of a directory, or removes it without a change. The first change counts what is below. Files that
-    /// are there stay, also if they exceed it.
+    /// Changes the quota of a directory, or removes it without a change. The first change counts what is below. Files
+    /// that are there stay, also if they exceed it.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the directory is gone, lies below one with a quota or has one below it, or too much is
-    /// below it to count; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] when the directory is gone, lies below one with a quota or has one below it, or too
+    /// much is below it to count; [`ClientError::NoCoordinator`].
     pub async fn set_directory_quota(
         &self,
         directory: DirectoryId,

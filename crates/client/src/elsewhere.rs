@@ -106,9 +106,9 @@ impl Storing {
         nodes.any(|(node, chunk)| avoided.contains(node) && !self.record.is_stale(chunk))
     }
 
-    /// Asks the coordinator to place the stripe again; `missing` is the reason. If only its ticket is missing and there is
-    /// no other place, the stripe gets another ticket for its own, unless an earlier request may replace it yet: a node that
-    /// has stored its chunk already refuses it then.
+    /// Asks the coordinator to place the stripe again; `missing` is the reason. If only its ticket is missing and
+    /// there is no other place, the stripe gets another ticket for its own, unless an earlier request may replace it
+    /// yet: a node that has stored its chunk already refuses it then.
     async fn place_anew(
         &mut self,
         client: &Client,

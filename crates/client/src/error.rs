@@ -49,7 +49,8 @@ pub enum ClientError {
     /// The coordinator does not answer.
     #[error("{0}; check its address and that it runs")]
     NoCoordinator(String),
-    /// The coordinator recovers a restored backup, and changes nothing. An earlier one may have carried the request out.
+    /// The coordinator recovers a restored backup, and changes nothing. An earlier one may have carried the request
+    /// out.
     #[error("{0}")]
     Recovering(String),
     /// The caller's reader or writer failed.
@@ -152,8 +153,8 @@ pub(crate) fn passing(error: CoordinatorError) -> Result<Denial, ClientError> {
     }
 }
 
-/// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be refused, as if
-/// the first request had failed. A change of locks is repeated under another number.
+/// Whether a request may be repeated although it may have been carried out. Making a pool a second time would be
+/// refused, as if the first request had failed. A change of locks is repeated under another number.
 pub(crate) const fn is_repeatable(request: &CoordinatorRequest) -> bool {
     use CoordinatorRequest::{CreatePool, SetLock};
     !matches!(request, CreatePool(_) | SetLock(_))
@@ -198,8 +199,8 @@ impl ClientError {
         matches!(self.kind(), ErrorKind::Usage)
     }
 
-    /// The cause of the error, for programs: a gateway's error number follows from it. For an operation that timed out, it
-    /// is the cause of the last problem.
+    /// The cause of the error, for programs: a gateway's error number follows from it. For an operation that timed
+    /// out, it is the cause of the last problem.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Refused(denial)

@@ -126,8 +126,9 @@ impl File {
         Ok(token)
     }
 
-    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Waits while a snapshot
-    /// of the file is taken, and ends another client's session if that client has not renewed it for too long.
+    /// The fencing token of this handle's writes, from a new layout if the known one forbids them. Waits while a
+    /// snapshot of the file is taken, and ends another client's session if that client has not renewed it for too
+    /// long.
     async fn present_token(&self) -> Result<FencingToken, ClientError> {
         let what = format!("writing {}", self.name());
         let mut attempts = self.client.attempts(what, 0);

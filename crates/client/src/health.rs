@@ -27,8 +27,8 @@ const HEDGE_AFTER_DEFAULT_MS: u64 = 250;
 const HEDGE_SHARE: f64 = 0.05;
 /// Most second sources that accumulate.
 const HEDGES_MAX: f64 = 8.0;
-/// Upper bounds of the first kinds of reads, in bytes that are read at once; larger reads are the last kind. Pieces that are
-/// read beside others share a link with them, so they are another kind than a piece alone.
+/// Upper bounds of the first kinds of reads, in bytes that are read at once; larger reads are the last kind. Pieces
+/// that are read beside others share a link with them, so they are another kind than a piece alone.
 const KIND_BYTES: [u64; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// A client's memory of its nodes.

@@ -1,5 +1,5 @@
-//! Writes of inline bytes: those of a small file, which are in the metadata. One request does it. When the file outgrows
-//! its pool's limit, a replacement brings a stripe that has them.
+//! Writes of inline bytes: those of a small file, which are in the metadata. One request does it. When the file
+//! outgrows its pool's limit, a replacement brings a stripe that has them.
 
 use crate::error::{ClientError, passing, without_outcome};
 use crate::file::File;
@@ -15,8 +15,8 @@ use gabion_protocol::ports::{Ask as _, CoordinatorError};
 use std::sync::{Arc, OnceLock};
 
 impl File {
-    /// Whether a write of this range leaves the file inline, as far as is known. Only then the write is worth trying: the
-    /// coordinator decides.
+    /// Whether a write of this range leaves the file inline, as far as is known. Only then the write is worth trying:
+    /// the coordinator decides.
     pub(crate) fn takes_inline(&self, range: ByteRange) -> bool {
         takes_inline(&self.pool(), &self.record(), range)
     }
@@ -45,7 +45,8 @@ impl File {
         self.change_inline(what, new, last_attempt).await
     }
 
-    /// Writes zeros over the inline bytes of a range. If another client truncates the file before the write, it does not grow again.
+    /// Writes zeros over the inline bytes of a range. If another client truncates the file before the write, it does
+    /// not grow again.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -175,8 +176,8 @@ impl File {
         }
     }
 
-    /// Whether a write that has ended with an unknown outcome is made. If it was not made before, it is made now, unless
-    /// the file has changed since; it takes no effect after that.
+    /// Whether a write that has ended with an unknown outcome is made. If it was not made before, it is made now,
+    /// unless the file has changed since; it takes no effect after that.
     ///
     /// # Errors
     /// [`ClientError::Undecided`] when that cannot be determined in time.
@@ -214,15 +215,16 @@ impl File {
     }
 }
 
-/// Whether a file of this pool stays inline when a range of it is written. Bytes that are inline already stay it, whatever
-/// the file's size.
+/// Whether a file of this pool stays inline when a range of it is written. Bytes that are inline already stay it,
+/// whatever the file's size.
 fn takes_inline(pool: &PoolRecord, file: &FileRecord, range: ByteRange) -> bool {
     let size_bytes = range.end().max(file.size_bytes);
     file.inline
         .is_some_and(|inline| range.end() <= inline.length_bytes || pool.keeps_inline(size_bytes))
 }
 
-/// Whether a refusal says that a write is not made: one that is made is never refused. A store that fails does not know.
+/// Whether a refusal says that a write is not made: one that is made is never refused. A store that fails does not
+/// know.
 const fn is_decided(refused: &CoordinatorError) -> bool {
     match refused {
         CoordinatorError::Refused(why) => {

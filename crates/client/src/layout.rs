@@ -142,8 +142,8 @@ impl Layout {
         Ticket::find(&self.file.tickets, stripe)
     }
 
-    /// Whether the coordinator permits no update of a stripe. One that recovers a restored backup permits none, and every
-    /// other one permits them all.
+    /// Whether the coordinator permits no update of a stripe. One that recovers a restored backup permits none, and
+    /// every other one permits them all.
     pub(crate) fn forbids_updates(&self, stripe: StripeId) -> bool {
         let ticket = self.ticket(stripe);
         ticket.is_some_and(|ticket| !ticket.grant.operations.include(Operations::UPDATE))
@@ -196,8 +196,8 @@ impl Client {
     }
 }
 
-/// A value that grows with each change of a file's size or inline bytes, and with each rename of the file itself: of two
-/// records, the one with the lower value is from before the other.
+/// A value that grows with each change of a file's size or inline bytes, and with each rename of the file itself: of
+/// two records, the one with the lower value is from before the other.
 pub(crate) fn age(file: &FileRecord) -> (u64, u64, u64, u64) {
     // A file that is inline no more is never inline again.
     let version = file.inline.map_or(u64::MAX, |inline| inline.version);

@@ -45,7 +45,8 @@ fn liveness_of(stripe: &StripeRecord, nodes: &[NodeStatus], chunk: ChunkIndex) -
 pub(crate) struct PrimaryGuesses(BTreeMap<StripeId, PrimaryGuess>);
 
 impl PrimaryGuesses {
-    /// Most stripes. At the limit all guesses are forgotten, and each stripe may cost a redirection or a time-out again.
+    /// Most stripes. At the limit all guesses are forgotten, and each stripe may cost a redirection or a time-out
+    /// again.
     const COUNT_MAX: usize = 65_536;
 
     /// The guess of a stripe's primary.

@@ -103,14 +103,14 @@ impl Client {
     }
 
     /// Makes a file `to` that has the bytes of another one, and shares its space: one that never changes
-    /// (a snapshot), or one like any other (a clone). Of a directory, makes one with all that is below it at one instant.
-    /// It has all writes that were acknowledged before this call, and
-    /// none that begins after it has returned. Takes no longer for a large file.
+    /// (a snapshot), or one like any other (a clone). Of a directory, makes one with all that is below it at one
+    /// instant. It has all writes that were acknowledged before this call, and none that begins after it has returned.
+    /// Takes no longer for a large file.
     ///
     /// # Errors
     /// [`ClientError::Refused`] when the name is taken or invalid, the file is gone or has too many snapshots, it is in
-    /// a pool that replicates blocks first, or too much is below the directory; [`ClientError::Late`] when nodes or repairs were in the way;
-    /// [`ClientError::NoCoordinator`], after which the file may have been made.
+    /// a pool that replicates blocks first, or too much is below the directory; [`ClientError::Late`] when nodes or
+    /// repairs were in the way; [`ClientError::NoCoordinator`], after which the file may have been made.
     pub async fn snapshot(
         &self,
         inode: Inode,
@@ -212,13 +212,13 @@ impl Client {
         }
     }
 
-    /// Gives two files or directories each other's name, atomically: both names are taken at every instant. Two names of
-    /// one file stay.
+    /// Gives two files or directories each other's name, atomically: both names are taken at every instant. Two names
+    /// of one file stay.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when nothing has one of the names, or one lies below the other; [`ClientError::Late`] when
-    /// other clients change the names all the time; [`ClientError::NoCoordinator`], after which both may have their old
-    /// names or both the new ones.
+    /// [`ClientError::Refused`] when nothing has one of the names, or one lies below the other; [`ClientError::Late`]
+    /// when other clients change the names all the time; [`ClientError::NoCoordinator`], after which both may have
+    /// their old names or both the new ones.
     pub async fn exchange_names(
         &self,
         one: impl Into<RelativePath>,
@@ -269,7 +269,8 @@ impl Client {
         let number = self.draw_change();
         let mut attempts = self.attempts(format!("removing {at}"), 0);
         loop {
-            // The order may be repeated, and must not affect a file that another client stores under the name in between.
+            // The order may be repeated, and must not affect a file that another client stores under the name in
+            // between.
             let known = self.inode(at.clone()).await?;
             let Inode::File(file) = known.inode else {
                 return Err(ClientError::Refused(

@@ -1,5 +1,5 @@
-//! Runs of updates, replacements of stripes and writes of inline bytes, with an outcome that a client does not know yet,
-//! and their owners.
+//! Runs of updates, replacements of stripes and writes of inline bytes, with an outcome that a client does not know
+//! yet, and their owners.
 
 use gabion_layout::{ByteRange, NodeId, StripeId};
 use gabion_protocol::message::{OpenPut, RunFate, RunQuestion, ask};

@@ -1,5 +1,5 @@
-//! Places of the bytes of a read: parts of one buffer, so that each piece arrives where the caller gets it and nothing is
-//! copied afterwards.
+//! Places of the bytes of a read: parts of one buffer, so that each piece arrives where the caller gets it and nothing
+//! is copied afterwards.
 //!
 //! A place belongs to one piece. Its attempts write there, one after another. The second source of a hedged read runs
 //! beside the first, so it has a buffer of its own, whose bytes are copied into the place if it wins.

@@ -44,7 +44,8 @@ pub struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    /// A file of this name, owned by root and readable for all, in the only pool. A file that has the name already stays.
+    /// A file of this name, owned by root and readable for all, in the only pool. A file that has the name already
+    /// stays.
     pub const fn named(name: &'a str) -> Self {
         Self {
             directory: DirectoryId::ROOT,
@@ -105,8 +106,8 @@ struct Head {
     is_whole: bool,
 }
 
-/// Reads the source as far as it may be a file that is stored inline: all of it if it is small, and nothing if it is known
-/// to be large.
+/// Reads the source as far as it may be a file that is stored inline: all of it if it is small, and nothing if it is
+/// known to be large.
 ///
 /// # Errors
 /// [`ClientError::SourceTooShort`]; [`ClientError::Io`].

@@ -72,8 +72,8 @@ impl Client {
         self.open(name).await?.read(range).await
     }
 
-    /// Number of pieces, of `longest` bytes at most and `all_bytes` together, that one operation reads at a time, and the
-    /// most bytes of them.
+    /// Number of pieces, of `longest` bytes at most and `all_bytes` together, that one operation reads at a time, and
+    /// the most bytes of them.
     fn reads_at_once(&self, longest: u64, all_bytes: u64) -> (usize, u64) {
         let small_bytes = self.shared.options.in_flight_bytes.min(AT_ONCE_BYTES);
         let small_count = (small_bytes / longest.max(1)).min(AT_ONCE_COUNT) as usize;

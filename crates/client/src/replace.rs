@@ -436,8 +436,8 @@ impl File {
     /// that.
     ///
     /// # Errors
-    /// [`ClientError::Undecided`] when that cannot be determined in time; [`ClientError::Forgotten`] when the coordinator
-    /// does not remember it any more.
+    /// [`ClientError::Undecided`] when that cannot be determined in time; [`ClientError::Forgotten`] when the
+    /// coordinator does not remember it any more.
     pub(crate) async fn decide_replacement(
         &self,
         open: &OpenReplacement,

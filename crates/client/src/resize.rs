@@ -22,9 +22,9 @@ impl File {
     /// error or a crash some stripes may have the new bytes and others not. A write within stripes that are there is an
     /// update in place of each of them; only segments that are holes are stored.
     ///
-    /// If the write reaches behind the end of the file, one change of the metadata stores the part that needs room and lets
-    /// the file grow; the stripes before it follow. So a write that a quota refuses, or for which the disks are known to be
-    /// too full, leaves the file as it is.
+    /// If the write reaches behind the end of the file, one change of the metadata stores the part that needs room and
+    /// lets the file grow; the stripes before it follow. So a write that a quota refuses, or for which the disks are
+    /// known to be too full, leaves the file as it is.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -68,8 +68,8 @@ impl File {
             .await
     }
 
-    /// Writes bytes as [`File::write`] does. Returns whether that has changed the file's record, as a write into a hole or
-    /// behind the end does: then the cluster has noted its time. An update in place changes the bytes alone.
+    /// Writes bytes as [`File::write`] does. Returns whether that has changed the file's record, as a write into a
+    /// hole or behind the end does: then the cluster has noted its time. An update in place changes the bytes alone.
     ///
     /// # Errors
     /// Those of [`File::write`].
@@ -186,12 +186,12 @@ impl File {
         self.await_withdrawal().await
     }
 
-    /// Waits until no node serves stripes that the file has lost, also by changes of others that have not ended yet: then
-    /// no reader sees other bytes than zeros where the file has a hole now.
+    /// Waits until no node serves stripes that the file has lost, also by changes of others that have not ended yet:
+    /// then no reader sees other bytes than zeros where the file has a hole now.
     ///
     /// # Errors
-    /// [`ClientError::ReadOnly`]; [`ClientError::FileGone`]; [`ClientError::Late`] when nodes serve such stripes for the
-    /// time limit of an operation; [`ClientError::NoCoordinator`].
+    /// [`ClientError::ReadOnly`]; [`ClientError::FileGone`]; [`ClientError::Late`] when nodes serve such stripes for
+    /// the time limit of an operation; [`ClientError::NoCoordinator`].
     pub async fn await_withdrawal(&self) -> Result<(), ClientError> {
         self.ask_to_grow(0, None).await.map(drop)
     }

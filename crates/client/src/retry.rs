@@ -21,7 +21,8 @@ impl From<ClientError> for AttemptError {
     }
 }
 
-/// The error of a request that changes no byte of a file. So a coordinator that recovers a backup leaves nothing in doubt.
+/// The error of a request that changes no byte of a file. So a coordinator that recovers a backup leaves nothing in
+/// doubt.
 impl From<CoordinatorError> for AttemptError {
     fn from(error: CoordinatorError) -> Self {
         match error {

@@ -1,5 +1,5 @@
-//! Plans which segments of a file a write, an allocation, a truncation or a punched hole stores anew: pure arithmetic over
-//! the layout, without I/O.
+//! Plans which segments of a file a write, an allocation, a truncation or a punched hole stores anew: pure arithmetic
+//! over the layout, without I/O.
 
 use crate::layout::Layout;
 use gabion_layout::{ByteRange, Geometry, StripeId, StripeRecord};
@@ -10,8 +10,8 @@ use gabion_protocol::message::NewExtent;
 const DROPPED_MAX: usize = 256;
 /// Of these, the most that other files share: the client stores a copy of each.
 const COPIED_MAX: usize = 16;
-/// Most stripes that one change allocates, and the bytes behind which it allocates no more of them. A change that another
-/// writer's prevents is made again as a whole.
+/// Most stripes that one change allocates, and the bytes behind which it allocates no more of them. A change that
+/// another writer's prevents is made again as a whole.
 const ALLOCATED_MAX: usize = 64;
 const ALLOCATED_BYTES: u64 = 64 << 20;
 
@@ -26,8 +26,8 @@ pub(crate) struct Rewrite {
     pub(crate) inline: Option<u64>,
     /// The effect on the file's size.
     pub(crate) size: SizeChange,
-    /// Whether the change would lose bytes that another client may write behind the known end of the file. Then the plan
-    /// must still be the same when the displaced stripes take no more writes.
+    /// Whether the change would lose bytes that another client may write behind the known end of the file. Then the
+    /// plan must still be the same when the displaced stripes take no more writes.
     pub(crate) depends_on_end: bool,
 }
 
@@ -119,8 +119,8 @@ fn inline_version(layout: &Layout) -> Option<u64> {
     layout.file.inline.as_ref().map(|inline| inline.version)
 }
 
-/// The change that writes a range, which is not empty. The file grows if the range reaches past its end. Inline bytes are
-/// stored, too.
+/// The change that writes a range, which is not empty. The file grows if the range reaches past its end. Inline bytes
+/// are stored, too.
 pub(crate) fn plan_write(layout: &Layout, range: ByteRange) -> Rewrite {
     let (mut displaced, mut slots) = (Vec::new(), Vec::new());
     let size_bytes = layout.file.file.size_bytes.max(range.end());
@@ -184,10 +184,10 @@ fn with_inline_bytes(layout: &Layout, slots: &mut Vec<Slot>) {
     slots.sort_unstable_by_key(|slot| slot.start);
 }
 
-/// The next step of allocating space for a range: stripes that no other file shares for the first segments that lack one,
-/// with the bytes that the file has there. Returns the step with the end of the part of the range that has stripes
-/// afterwards; no step if all of it has them. If the file grows, it grows to that end at least; otherwise a segment
-/// behind its end gets no stripe.
+/// The next step of allocating space for a range: stripes that no other file shares for the first segments that lack
+/// one, with the bytes that the file has there. Returns the step with the end of the part of the range that has
+/// stripes afterwards; no step if all of it has them. If the file grows, it grows to that end at least; otherwise a
+/// segment behind its end gets no stripe.
 pub(crate) fn plan_allocate(
     layout: &Layout,
     range: ByteRange,
@@ -370,8 +370,8 @@ pub(crate) fn plan_zeros(layout: &Layout, range: ByteRange) -> Option<Rewrite> {
 /// A stripe's range in its file, its id and its chunk size.
 pub(crate) type OldStripe = (ByteRange, StripeId, u64);
 
-/// Divides a range that may reach behind the end of the file: the part at its begin in stripes that are there and that no
-/// other file shares, and the rest, which needs room.
+/// Divides a range that may reach behind the end of the file: the part at its begin in stripes that are there and that
+/// no other file shares, and the rest, which needs room.
 pub(crate) fn split_stored(layout: &Layout, range: ByteRange) -> (ByteRange, ByteRange) {
     let mut parts = by_segment(layout, range);
     let first = parts.find(|&(_, old, part)| needs_room(layout, old, part));
@@ -380,8 +380,8 @@ pub(crate) fn split_stored(layout: &Layout, range: ByteRange) -> (ByteRange, Byt
     (stored, ByteRange::new(border, range.end() - border))
 }
 
-/// Whether a write to a part of a segment needs a new stripe: the segment has none, or one that ends before the part does
-/// or that other files share.
+/// Whether a write to a part of a segment needs a new stripe: the segment has none, or one that ends before the part
+/// does or that other files share.
 fn needs_room(layout: &Layout, old: Option<OldStripe>, part: ByteRange) -> bool {
     !old.is_some_and(|(span, id, _)| part.end() <= span.end() && !layout.is_shared(id))
 }

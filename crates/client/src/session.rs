@@ -34,8 +34,8 @@ struct State {
 }
 
 impl State {
-    /// Asks for a renewal. Returns whether the coordinator has ended the session. A question from before the session was
-    /// opened may be answered by a coordinator that does not know it yet, so that refusal means nothing.
+    /// Asks for a renewal. Returns whether the coordinator has ended the session. A question from before the session
+    /// was opened may be answered by a coordinator that does not know it yet, so that refusal means nothing.
     async fn ends_by<E, F>(&self, ask: impl FnOnce() -> F) -> bool
     where
         F: Future<Output = Result<bool, E>>,

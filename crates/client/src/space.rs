@@ -65,9 +65,9 @@ fn data_space(pool: &PoolRecord, space: &ClusterSpace) -> DataSpace {
     }
 }
 
-/// Bytes of reserves for each byte of a pool's data, and whether nodes have told of them: `reserved_bytes` behind stripes
-/// with `data_bytes`. Before the pool's first update there are none, so every parity chunk of a full stripe counts with its
-/// first reserve.
+/// Bytes of reserves for each byte of a pool's data, and whether nodes have told of them: `reserved_bytes` behind
+/// stripes with `data_bytes`. Before the pool's first update there are none, so every parity chunk of a full stripe
+/// counts with its first reserve.
 pub fn reserved_share(spec: &PoolSpec, (reserved_bytes, data_bytes): (u64, u64)) -> (f64, bool) {
     let Some(reserve) = spec.reserve else {
         return (0.0, false);

@@ -13,10 +13,10 @@ use gabion_protocol::message::{OpenPut, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most stripes that are begun and not among the first ones that are all stored, when more are reserved. The `k` blocks of a
-/// segment enter the file's map together, so up to `k * ceil(this / k)` blocks have not entered it then. The coordinator
-/// reserves whole segments, of half of [`PENDING_STRIPES_MAX`] blocks at most, or one segment: for any `k`, these are at most
-/// 508 blocks together.
+/// Most stripes that are begun and not among the first ones that are all stored, when more are reserved. The `k`
+/// blocks of a segment enter the file's map together, so up to `k * ceil(this / k)` blocks have not entered it then.
+/// The coordinator reserves whole segments, of half of [`PENDING_STRIPES_MAX`] blocks at most, or one segment: for any
+/// `k`, these are at most 508 blocks together.
 const BEHIND_COUNT_MAX: u64 = PENDING_STRIPES_MAX / 4;
 
 /// A stored stripe behind its place among the file's stripes and its bytes of the file.

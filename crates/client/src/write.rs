@@ -71,11 +71,11 @@ impl File {
     ///
     /// # Errors
     /// [`ClientError::Usage`] for bytes behind the end of a file whose blocks are replicated at first;
-    /// [`ClientError::TooLarge`] for bytes past 2^63 - 1; [`ClientError::Node`] when a node refuses permanently, for instance because the loss of one more
-    /// chunk of the stripe could cost data; [`ClientError::Late`]; [`ClientError::Undecided`] and
-    /// [`ClientError::Forgotten`] when the outcome of the write is unknown;
-    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when
-    /// a new layout was needed.
+    /// [`ClientError::TooLarge`] for bytes past 2^63 - 1; [`ClientError::Node`] when a node refuses permanently, for
+    /// instance because the loss of one more chunk of the stripe could cost data; [`ClientError::Late`];
+    /// [`ClientError::Undecided`] and [`ClientError::Forgotten`] when the outcome of the write is unknown;
+    /// [`ClientError::FileGone`]; [`ClientError::NoCoordinator`] and [`ClientError::Refused`] when a new layout was
+    /// needed.
     pub async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), ClientError> {
         self.write_noted(offset, bytes, &LastAttempt::default())
             .await
@@ -415,7 +415,8 @@ impl Update<'_> {
         }
     }
 
-    /// Refuses an update that the coordinator of a recovery does not permit. Nodes would say only that they have no lease.
+    /// Refuses an update that the coordinator of a recovery does not permit. Nodes would say only that they have no
+    /// lease.
     fn check_permitted(&self, layout: &Layout, stripe: &StripeRecord) -> Result<(), AttemptError> {
         if !layout.forbids_updates(stripe.id) {
             return Ok(());

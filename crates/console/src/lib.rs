@@ -2,8 +2,8 @@
 //!
 //! It is a gateway: a process of its own that asks the coordinator by the same requests as the command line. [`view`]
 //! has what both show. `guard` and `session` decide about requests, `api` answers them, `watch` asks the cluster once
-//! for all browsers, `server` has the connections with their limits, `places` and `stream`, and `page` the embedded files. docs/console.md has
-//! the use, docs/security.md what it trusts.
+//! for all browsers, `server` has the connections with their limits, `places` and `stream`, and `page` the embedded
+//! files. docs/console.md has the use, docs/security.md what it trusts.
 
 mod api;
 mod app;

@@ -178,8 +178,8 @@ impl FileDevice {
 /// Bytes at each end of a device that are zeros if it is blank.
 const BLANK_BYTES: u64 = 1 << 20;
 
-/// Whether a device looks unused: its first and its last MiB are zeros. File systems, arrays and partition tables mark their
-/// devices there, some of them behind empty pages. An array accepts only such a device as a new one.
+/// Whether a device looks unused: its first and its last MiB are zeros. File systems, arrays and partition tables mark
+/// their devices there, some of them behind empty pages. An array accepts only such a device as a new one.
 ///
 /// # Errors
 /// If the device fails.

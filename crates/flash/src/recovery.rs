@@ -146,8 +146,8 @@ fn read_summary<'a, D: Device>(
     stripe: u32,
     bytes: &'a mut [u8],
 ) -> Result<Option<(u64, &'a [u8])>, FlashError> {
-    // A summary is at the start of its stripe's first chunk. Its pages are read one by one, since others may be unreadable
-    // at different places.
+    // A summary is at the start of its stripe's first chunk. Its pages are read one by one, since others may be
+    // unreadable at different places.
     let (identity, absent) = (superblock.identity, array.absent());
     let is_whole = |found: &[u8]| decode_summary(identity, stripe, found).is_some();
     let (mut is_blank, mut is_found) = (true, false);

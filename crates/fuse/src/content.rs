@@ -249,8 +249,8 @@ async fn store(
     let file = &handle.file;
     let end = offset.saturating_add(bytes.len() as u64);
     let stored = if file.size_bytes() < end && is_behind_all(file, offset) {
-        // One change of the metadata stores the bytes and lets the file grow, unless others have stored some there: then
-        // it is a write in place.
+        // One change of the metadata stores the bytes and lets the file grow, unless others have stored some there:
+        // then it is a write in place.
         file.write_timed(offset, bytes).await
     } else {
         file.write_pieces(offset, bytes).await.map(|()| false)

@@ -1,6 +1,7 @@
 //! Extended attributes: the user's own, and three that show where and how safely a file is stored.
 //!
-//! Names outside of `user.` are refused without a look-up: the kernel asks for `security.capability` before every write.
+//! Names outside of `user.` are refused without a look-up: the kernel asks for `security.capability` before every
+//! write.
 
 use crate::errno::Errno;
 use crate::gateway::Gateway;

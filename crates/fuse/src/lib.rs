@@ -1,9 +1,10 @@
 //! A cluster's files as a mounted file system, by the kernel's FUSE protocol.
 //!
 //! [`Mount`] mounts a directory of the cluster's namespace and serves it until it is unmounted. `filesystem.rs` takes
-//! the kernel's requests, `requests.rs` runs each as a task within limits; the operations are in `namespace.rs` (names),
-//! `content.rs` (bytes), `locks.rs`, `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and `space.rs`. A write
-//! that returned is durable, unless the mount has a cache (`write_back.rs`). docs/mount.md has the semantics and limits.
+//! the kernel's requests, `requests.rs` runs each as a task within limits; the operations are in `namespace.rs`
+//! (names), `content.rs` (bytes), `locks.rs`, `opening.rs`, `directory.rs`, `attributes.rs`, `extended.rs` and
+//! `space.rs`. A write that returned is durable, unless the mount has a cache (`write_back.rs`). docs/mount.md has the
+//! semantics and limits.
 //!
 //! `fuser` brings the protocol and the mount; its ways to unmount have faults, so `mount_table.rs` does that.
 

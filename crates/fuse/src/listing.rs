@@ -1,8 +1,9 @@
 //! Listings of directories, page by page.
 //!
 //! The kernel names the entry behind which it goes on by a number that this mount has given it. A listing remembers the
-//! names of the newest numbers, and goes on behind the name: so it misses nothing, even if names are removed during the listing. Each
-//! page is read when the kernel asks for it, so that the attributes that come with the names are those of that moment.
+//! names of the newest numbers, and goes on behind the name: so it misses nothing, even if names are removed during
+//! the listing. Each page is read when the kernel asks for it, so that the attributes that come with the names are
+//! those of that moment.
 
 use gabion_meta::{DirectoryEntry, DirectoryId};
 use std::collections::VecDeque;

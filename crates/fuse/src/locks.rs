@@ -124,7 +124,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// A handle is closed for good: its whole-file lock ends, and range locks that belong to the handle and to no process.
+    /// A handle is closed for good: its whole-file lock ends, and range locks that belong to the handle and to no
+    /// process.
     pub(crate) async fn close_handle_locks(&self, handle: FileHandle, flock_owner: Option<u64>) {
         let Ok(handle) = self.handles.get(handle) else {
             return;

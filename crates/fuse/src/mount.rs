@@ -28,8 +28,8 @@ use tokio::time::timeout;
 
 /// Threads that read the kernel's requests. Each only starts tasks.
 const THREAD_COUNT: usize = 2;
-/// Bytes that the kernel reads ahead of a sequential reader, in its unit. Its own choice is 128 KiB, of which each is one
-/// round trip.
+/// Bytes that the kernel reads ahead of a sequential reader, in its unit. Its own choice is 128 KiB, of which each is
+/// one round trip.
 const READ_AHEAD_KIB: &str = "4096";
 /// Maximum wait of the end of a mount for the kernel, and then for requests in flight.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -171,7 +171,8 @@ impl Mount {
                 }
             }
         };
-        // Processes that have files open on a lazily unmounted file system could write on, behind the end of their locks.
+        // Processes that have files open on a lazily unmounted file system could write on, behind the end of their
+        // locks.
         let drained = self.served.requests.drain(END_LIMIT).await;
         let stored = self.served.gateway.store_all_files();
         if timeout(STORE_LIMIT, stored).await.is_err() {

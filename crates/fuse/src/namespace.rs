@@ -74,7 +74,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Renames a file or a directory, or exchanges two names. An open file that loses its last name stays for its handles.
+    /// Renames a file or a directory, or exchanges two names. An open file that loses its last name stays for its
+    /// handles.
     pub(crate) async fn rename(
         &self,
         from: RelativePath,

@@ -27,8 +27,8 @@ impl Gateway {
 
     async fn open_put(&self, put: PutId, flags: i32) -> Result<Opened, Errno> {
         let shared = self.open_files.entry(put);
-        // It counts before it is looked up: other handles that end during the look-up do not close the file. No look-up waits for
-        // another one.
+        // It counts before it is looked up: other handles that end during the look-up do not close the file. No
+        // look-up waits for another one.
         let known = {
             let mut state = shared.state.lock().await;
             state.handle_count += 1;
@@ -90,8 +90,8 @@ impl Gateway {
         }
     }
 
-    /// Makes and opens a file. Without `O_EXCL`, if a file has the name by now, the kernel is told to look again: it opens
-    /// that as any other, with its checks of permissions.
+    /// Makes and opens a file. Without `O_EXCL`, if a file has the name by now, the kernel is told to look again: it
+    /// opens that as any other, with its checks of permissions.
     pub(crate) async fn create(
         &self,
         (parent, at): (INodeNo, RelativePath),

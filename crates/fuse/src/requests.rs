@@ -102,8 +102,8 @@ impl Requests {
         })
     }
 
-    /// Waits until nothing is in flight but requests for locks, not longer than this. None if something is then. No other
-    /// request begins before the result is dropped.
+    /// Waits until nothing is in flight but requests for locks, not longer than this. None if something is then. No
+    /// other request begins before the result is dropped.
     pub(crate) async fn drain(&self, limit: Duration) -> Option<SemaphorePermit<'_>> {
         let idle = self.places.acquire_many(REQUEST_COUNT);
         timeout(limit, idle).await.ok()?.ok()

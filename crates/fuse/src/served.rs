@@ -67,8 +67,8 @@ impl Served {
         self.requests.start(operation, 0, work, end);
     }
 
-    /// Starts to make a file's bytes and the time of its last write durable, and then to close an owner of its locks, if
-    /// one closes it.
+    /// Starts to make a file's bytes and the time of its last write durable, and then to close an owner of its locks,
+    /// if one closes it.
     pub(crate) fn start_settling(
         &self,
         operation: &'static str,

@@ -1,10 +1,10 @@
 //! Write-back: bytes that programs have written and that the cluster gets later, in long runs.
 //!
-//! With `cache=SIZE` a write is answered before its bytes are stored. Bytes that follow each other are gathered into one
-//! **run**, which is stored when it is long, when a write elsewhere begins another run, or when it is a few seconds old.
-//! Runs of one file are stored side by side unless they overlap. `fsync`, `close`, the end of a lock, reads and changes
-//! of the size wait until all bytes of the file are stored. Each handle keeps a failure until its `fsync` has reported it;
-//! its writes and closes fail until then.
+//! With `cache=SIZE` a write is answered before its bytes are stored. Bytes that follow each other are gathered into
+//! one **run**, which is stored when it is long, when a write elsewhere begins another run, or when it is a few
+//! seconds old. Runs of one file are stored side by side unless they overlap. `fsync`, `close`, the end of a lock,
+//! reads and changes of the size wait until all bytes of the file are stored. Each handle keeps a failure until its
+//! `fsync` has reported it; its writes and closes fail until then.
 
 use crate::errno::Errno;
 use crate::gateway::Gateway;
@@ -123,8 +123,8 @@ impl Gateway {
         }
     }
 
-    /// Waits as [`Gateway::store_all`] does, and returns the last failure that no [`Gateway::sync_bytes`] of this handle
-    /// has reported. A `close` calls it, also one that a program does not know of, such as that of `exec`.
+    /// Waits as [`Gateway::store_all`] does, and returns the last failure that no [`Gateway::sync_bytes`] of this
+    /// handle has reported. A `close` calls it, also one that a program does not know of, such as that of `exec`.
     pub(crate) async fn settle_bytes(&self, handle: &Handle) -> Result<(), Errno> {
         self.store_all(&handle.shared).await;
         let unstored = &handle.shared.unstored;

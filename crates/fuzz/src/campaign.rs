@@ -74,8 +74,8 @@ pub fn run(target: &'static Target, count: u64, seed: u64) -> Result<Summary, Fa
     Ok(summary)
 }
 
-/// Runs one input under the target's limit of memory, and returns the most bytes that it held. `None` if it panicked, even
-/// if the product caught the panic.
+/// Runs one input under the target's limit of memory, and returns the most bytes that it held. `None` if it panicked,
+/// even if the product caught the panic.
 pub fn run_one(target: &'static Target, input: &[u8]) -> Option<usize> {
     RUNNING.with_borrow_mut(|running| {
         running.0 = target.name;

@@ -1,4 +1,5 @@
-//! Fuzz targets: each decoder of bytes that another process, a disk or a person's file supplies, as a function of bytes.
+//! Fuzz targets: each decoder of bytes that another process, a disk or a person's file supplies, as a function of
+//! bytes.
 //!
 //! A target panics if the product panics or breaks a rule that the target states. [`TARGETS`] lists them. Two programs
 //! run them: `cargo xtask fuzz` with libFuzzer, which follows coverage, and this crate's tests with mutations from a

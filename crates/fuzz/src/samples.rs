@@ -1,7 +1,7 @@
 //! Valid encodings of a type, found by decoding simple byte patterns: one for each variant of an enum at least.
 //!
-//! Decoding zeros yields a smallest value of nearly every type, so no sample has to be written by hand, and a new variant
-//! has samples at once.
+//! Decoding zeros yields a smallest value of nearly every type, so no sample has to be written by hand, and a new
+//! variant has samples at once.
 
 use crate::mutation::Dice;
 use serde::Serialize;

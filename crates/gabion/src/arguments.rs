@@ -159,7 +159,8 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Run a coordinator on a machine of the cluster; for a trial, 'cluster up' starts one
     Coordinator(CoordinatorOptions),
-    /// Run a storage node on a machine of the cluster, or drain one to remove it; for a trial, 'cluster up' starts nodes
+    /// Run a storage node on a machine of the cluster, or drain one to remove it; for a trial, 'cluster up' starts
+    /// nodes
     Node(NodeArguments),
     /// Create the tables for metadata in a database, and copy, check, back up, restore and recover metadata
     #[command(subcommand)]
@@ -210,11 +211,12 @@ pub(crate) enum Command {
     /// Copy a stored file. The copy appears under its name when it is complete, and its holes take no space. If the
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
-    /// Make a snapshot of a stored file, or of a directory with all that is below it (at most 4,096 files and directories):
-    /// read-only, as of one instant. The time does not depend on sizes, and only later changes take space
+    /// Make a snapshot of a stored file, or of a directory with all that is below it (at most 4,096 files and
+    /// directories): read-only, as of one instant. The time does not depend on sizes, and only later changes take
+    /// space
     Snapshot(ShareOptions),
-    /// Make a clone of a stored file, of a directory or of a snapshot: a writable one with what is there at present. The
-    /// time does not depend on the sizes of files, and only later changes take space
+    /// Make a clone of a stored file, of a directory or of a snapshot: a writable one with what is there at present.
+    /// The time does not depend on the sizes of files, and only later changes take space
     Clone(ShareOptions),
     /// Rename a file or a directory, or exchange two names, atomically, regardless of the sizes
     Mv(MoveOptions),
@@ -225,7 +227,8 @@ pub(crate) enum Command {
         /// Names of the files
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
         names: Vec<String>,
-        /// Delete all files whose names have this prefix; a file that is created during the command may be deleted or stay
+        /// Delete all files whose names have this prefix; a file that is created during the command may be deleted or
+        /// stay
         #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },

@@ -6,8 +6,8 @@
 //! nameless files it has a name from the start. A link stays a link: its target is replaced. Devices and FIFOs are
 //! opened and written, never replaced. `-` and a name of the command's own stdout, such as `/dev/stdout`, are stdout.
 //!
-//! The submodules make the other files of commands: `whole` one that a library writes by its path, and `secret` one that
-//! only its owner may read.
+//! The submodules make the other files of commands: `whole` one that a library writes by its path, and `secret` one
+//! that only its owner may read.
 
 mod secret;
 mod whole;

@@ -134,7 +134,8 @@ impl Order {
         self.open.push(one);
         self.open_back.clear();
         self.open_back.push(other);
-        // The walk from the end with fewer edges goes on: a read of many writes has thousands, and the other end has few.
+        // The walk from the end with fewer edges goes on: a read of many writes has thousands, and the other end has
+        // few.
         while let (Some(&at), Some(&until)) = (self.open.last(), self.open_back.last()) {
             let has_met = if self.nodes[at].after.len() <= self.nodes[until].before.len() {
                 self.step_forth((forth, back), latest)
@@ -148,8 +149,8 @@ impl Order {
         false
     }
 
-    /// Goes on from the last operation of a walk along the edges to those that end early enough. Returns whether it meets
-    /// the walk `back`.
+    /// Goes on from the last operation of a walk along the edges to those that end early enough. Returns whether it
+    /// meets the walk `back`.
     fn step_forth(&mut self, (forth, back): (u64, u64), (first, last): (u64, u64)) -> bool {
         let Some(at) = self.open.pop() else {
             return false;

@@ -1,7 +1,7 @@
 //! Values that are checked when they are read from a message or a disk. Those that the code makes itself are not.
 
-/// Implements `Serialize` and `Deserialize` for a type that derives both with `#[serde(remote = "Self")]`. A value for which
-/// `$is_possible` is false is refused.
+/// Implements `Serialize` and `Deserialize` for a type that derives both with `#[serde(remote = "Self")]`. A value for
+/// which `$is_possible` is false is refused.
 macro_rules! checked {
     ($type:ty, $is_possible:expr) => {
         impl serde::Serialize for $type {

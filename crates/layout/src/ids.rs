@@ -39,8 +39,8 @@ id!(
     /// Position of a chunk in its stripe: `0..k` are data chunks, `k..n` parity chunks.
     ChunkIndex(u8), "chunk "
 );
-/// The highest number of a [`Generation`], an [`Epoch`] or a [`Sequence`] that is read from a message or a disk. A cluster
-/// counts from 0 and never gets there, so the numbers after it do not overflow.
+/// The highest number of a [`Generation`], an [`Epoch`] or a [`Sequence`] that is read from a message or a disk. A
+/// cluster counts from 0 and never gets there, so the numbers after it do not overflow.
 pub const COUNT_MAX: u64 = 1 << 62;
 
 macro_rules! count {

@@ -1,5 +1,5 @@
-//! Attributes of files and directories, as POSIX has them: permissions and times. They are kept for gateways and people;
-//! the cluster does not enforce them.
+//! Attributes of files and directories, as POSIX has them: permissions and times. They are kept for gateways and
+//! people; the cluster does not enforce them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

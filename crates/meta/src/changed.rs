@@ -14,8 +14,8 @@ pub enum Changed {
     /// The record of a file or directory has changed, or is gone: its attributes, its size, its bytes unless they were
     /// updated in place.
     Inode(Inode),
-    /// A name was taken away. It may lead to another inode since. Clients keep no missing names, so a name that was made
-    /// is none.
+    /// A name was taken away. It may lead to another inode since. Clients keep no missing names, so a name that was
+    /// made is none.
     Name {
         /// The directory in which it lay.
         directory: DirectoryId,

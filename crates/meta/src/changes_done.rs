@@ -6,8 +6,8 @@
 //! change. A number is forgotten when 16 later ones have come to its row: the last 800,000 changes are remembered,
 //! except with a chance of less than one in a million.
 //!
-//! The refusal of a put or a write of inline bytes is noted too, if a later copy of the request might be granted: its client
-//! has been told that it has no effect.
+//! The refusal of a put or a write of inline bytes is noted too, if a later copy of the request might be granted: its
+//! client has been told that it has no effect.
 
 use crate::error::MetaError;
 use crate::ids::Change;
@@ -42,8 +42,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that the put or the write of inline bytes with this number is refused, so a late copy of its request has no
-    /// effect. Returns whether it was made before, and then notes nothing.
+    /// Notes that the put or the write of inline bytes with this number is refused, so a late copy of its request has
+    /// no effect. Returns whether it was made before, and then notes nothing.
     ///
     /// # Errors
     /// [`MetaError::Storage`] and other errors of the metadata store.
@@ -57,7 +57,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Makes a change once: does nothing if the change with this number was made. A lost answer leads to a second request.
+    /// Makes a change once: does nothing if the change with this number was made. A lost answer leads to a second
+    /// request.
     ///
     /// # Errors
     /// Those of `body`.

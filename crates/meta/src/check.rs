@@ -295,8 +295,8 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// All maps that are below others. Each agrees with the table of the maps above it, and has several above it, or one
-    /// that takes it in.
+    /// All maps that are below others. Each agrees with the table of the maps above it, and has several above it, or
+    /// one that takes it in.
     fn maps(&mut self) -> Result<BTreeSet<MapId>, MetaError> {
         let rows = MAPS.scan(self.txn, &MAPS.all(), usize::MAX)?;
         let above = MAPS_ABOVE.scan(self.txn, &MAPS_ABOVE.all(), usize::MAX)?;

@@ -30,8 +30,8 @@ pub struct Copied {
 /// changes either store during the copy.
 ///
 /// # Errors
-/// [`MetaError::NoCluster`], [`MetaError::NewerFormat`] or [`MetaError::OlderFormat`] for a source that this program does
-/// not read; [`MetaError::NotBlank`] for a target with rows; [`MetaError::CopyDiffers`]; errors of either store.
+/// [`MetaError::NoCluster`], [`MetaError::NewerFormat`] or [`MetaError::OlderFormat`] for a source that this program
+/// does not read; [`MetaError::NotBlank`] for a target with rows; [`MetaError::CopyDiffers`]; errors of either store.
 pub fn copy_rows(from: &impl KeyValue, to: &impl KeyValue) -> Result<Copied, MetaError> {
     let cluster = from.read(|txn| {
         check_format(FORMATS.get(txn, &())?)?;

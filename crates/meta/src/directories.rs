@@ -27,8 +27,8 @@ impl<K: KeyValue> Meta<K> {
         self.store.read(|txn| absolute(txn, at))
     }
 
-    /// Makes a directory, and those above it that are missing, which get the same attributes. Does nothing if the change
-    /// with this number was made: a lost answer leads to a second request.
+    /// Makes a directory, and those above it that are missing, which get the same attributes. Does nothing if the
+    /// change with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::FileName`]; [`MetaError::DirectoryExists`]; [`MetaError::FileExists`] when a file has the path;
@@ -53,8 +53,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes an empty directory, if it was renamed no more often than the caller knows. Does nothing if the change with
-    /// this number was made: a lost answer leads to a second request.
+    /// Removes an empty directory, if it was renamed no more often than the caller knows. Does nothing if the change
+    /// with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::Root`]; [`MetaError::DirectoryGone`]; [`MetaError::DirectoryRenamed`]; [`MetaError::NotEmpty`].

@@ -1,8 +1,9 @@
-//! Quotas of directories, and what is below them. A directory with a quota is inherited: each file and directory that is
-//! made below it names it in its row. So one transaction of a few rows counts each change, however large the tree is.
+//! Quotas of directories, and what is below them. A directory with a quota is inherited: each file and directory that
+//! is made below it names it in its row. So one transaction of a few rows counts each change, however large the tree
+//! is.
 //!
-//! Such directories do not lie in each other, and no name crosses the border of one: all names of a file are below the same
-//! one, or below none.
+//! Such directories do not lie in each other, and no name crosses the border of one: all names of a file are below the
+//! same one, or below none.
 
 use crate::directory_rows::record;
 use crate::directory_uses::{QUOTA_ENTRIES_MAX, check_room, end_quota, is_ended, path, quota_row};
@@ -22,9 +23,9 @@ use std::collections::BTreeMap;
 pub const QUOTA_DIRECTORIES_MAX: usize = 1024;
 
 impl<K: KeyValue> Meta<K> {
-    /// Changes the quota of a directory. The first limit counts what is below it, and a change that leaves no limit removes the
-    /// quota. If there is too much below it for that, a quota without limits stays. A quota below what is used takes nothing
-    /// away: the directory gets nothing more.
+    /// Changes the quota of a directory. The first limit counts what is below it, and a change that leaves no limit
+    /// removes the quota. If there is too much below it for that, a quota without limits stays. A quota below what is
+    /// used takes nothing away: the directory gets nothing more.
     ///
     /// # Errors
     /// [`MetaError::DirectoryGone`]; [`QuotaError::Nested`]; [`QuotaError::TooManyEntries`];
@@ -159,8 +160,8 @@ fn below(txn: &dyn ReadTxn, id: DirectoryId) -> Result<Tree, MetaError> {
     Err(QuotaError::TooManyEntries { directory, limit }.into())
 }
 
-/// Makes all that is below a directory, and the directory itself, name the directory of a quota, or none. Returns the sum of
-/// the sizes of the files.
+/// Makes all that is below a directory, and the directory itself, name the directory of a quota, or none. Returns the
+/// sum of the sizes of the files.
 fn mark(
     txn: &mut dyn WriteTxn,
     (id, below): (DirectoryId, &Tree),
@@ -224,7 +225,8 @@ fn begin(txn: &mut dyn WriteTxn, id: DirectoryId) -> Result<DirectoryQuota, Meta
     mark(txn, (id, &below), Some(id)).map(|_| row)
 }
 
-/// Finds out whether each quota counts what is below its directory, and nothing else. Returns a sentence for each fault.
+/// Finds out whether each quota counts what is below its directory, and nothing else. Returns a sentence for each
+/// fault.
 pub(crate) fn contradictions(txn: &dyn ReadTxn) -> Result<Vec<String>, MetaError> {
     let mut faults = Vec::new();
     let mut expected: BTreeMap<DirectoryId, DirectoryUse> = BTreeMap::new();

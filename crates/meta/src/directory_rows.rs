@@ -215,8 +215,8 @@ impl Walk<'_> {
     }
 }
 
-/// Refuses a directory whose row does not name the place where it was found: then one directory may lie in several, or in
-/// itself, and a walk would not end.
+/// Refuses a directory whose row does not name the place where it was found: then one directory may lie in several, or
+/// in itself, and a walk would not end.
 pub(crate) fn check_place(
     txn: &dyn ReadTxn,
     id: DirectoryId,

@@ -1,8 +1,8 @@
 //! What is below directories with quotas: each change of a size, and each inode that is made or removed, is counted by
 //! its transaction.
 //!
-//! A quota that ends, or whose directory is removed, leaves its row as long as it counts orphans: their rows name it. Such a
-//! row has no limits, and goes with the last orphan.
+//! A quota that ends, or whose directory is removed, leaves its row as long as it counts orphans: their rows name it.
+//! Such a row has no limits, and goes with the last orphan.
 
 use crate::directory_rows::{descend, find, path_of, record};
 use crate::error::{MetaError, SnapshotError};
@@ -115,8 +115,8 @@ fn set_use(
     DIRECTORY_QUOTAS.put(txn, &id, &row)
 }
 
-/// Ends the quota of a directory, which has counted this below it. What is left are orphans. The rows of what is below, and
-/// that of the directory, name it no more, or will not.
+/// Ends the quota of a directory, which has counted this below it. What is left are orphans. The rows of what is
+/// below, and that of the directory, name it no more, or will not.
 pub(crate) fn end_quota(
     txn: &mut dyn WriteTxn,
     id: DirectoryId,
@@ -135,8 +135,8 @@ pub(crate) fn end_quota(
     DIRECTORY_QUOTAS.put(txn, &id, &DirectoryQuota { quota, used })
 }
 
-/// Counts a file's row, which takes the place of the present one. The row of a new file gets its quota. `freed` is the file
-/// that has ended to make way for a new one.
+/// Counts a file's row, which takes the place of the present one. The row of a new file gets its quota. `freed` is the
+/// file that has ended to make way for a new one.
 pub(crate) fn count_file_row(
     txn: &mut dyn WriteTxn,
     row: &mut FileRecord,
@@ -157,8 +157,8 @@ pub(crate) fn count_file_row(
     set_use(txn, (id, of), (row.size_bytes, 0), (1, 0))
 }
 
-/// The bytes of a new file for which a quota needs room after it has uncounted the file in the way. What takes the place of as
-/// much is not refused, even by a quota that was lowered.
+/// The bytes of a new file for which a quota needs room after it has uncounted the file in the way. What takes the
+/// place of as much is not refused, even by a quota that was lowered.
 fn growth(size_bytes: u64, freed_bytes: Option<u64>) -> u64 {
     match freed_bytes {
         Some(freed_bytes) if size_bytes <= freed_bytes => 0,
@@ -193,8 +193,8 @@ pub(crate) fn uncount_directory(
     count(txn, row.quota, (0, 0), (0, 1))
 }
 
-/// Refuses a name in a directory for an inode that another quota counts. A directory with a quota of its own is below no
-/// other.
+/// Refuses a name in a directory for an inode that another quota counts. A directory with a quota of its own is below
+/// no other.
 pub(crate) fn check_border(
     txn: &dyn ReadTxn,
     (inode, quota): (Inode, Option<DirectoryId>),
@@ -208,8 +208,9 @@ pub(crate) fn check_border(
     Err(QuotaError::Border(path.to_owned()).into())
 }
 
-/// Refuses a put of this size early, for want of room or because its directory is a snapshot's. Its commit checks again,
-/// since nothing counts before it. `is_kept` tells which file stays for clients that have it open, if it loses its name.
+/// Refuses a put of this size early, for want of room or because its directory is a snapshot's. Its commit checks
+/// again, since nothing counts before it. `is_kept` tells which file stays for clients that have it open, if it loses
+/// its name.
 pub(crate) fn check_put(
     txn: &dyn ReadTxn,
     path: &str,
@@ -237,8 +238,8 @@ pub(crate) fn check_put(
     let of = quota_row(txn, id)?;
     let checked = check_room(txn, (id, &of), (size_bytes, missing_count + 1));
     let is_freed = |file: &FileRecord| file.link_count == 1 && !is_kept(file.put);
-    // A file that stays counts as before. The question is asked only if the answer matters, because no client can open the
-    // file until the transaction ends.
+    // A file that stays counts as before. The question is asked only if the answer matters, because no client can open
+    // the file until the transaction ends.
     match present.filter(|file| checked.is_err() && is_freed(file)) {
         Some(freed) => {
             let more = size_bytes.saturating_sub(freed.size_bytes);

@@ -1,5 +1,5 @@
-//! Stripes that have left a file without a successor, or by a truncation: until no node serves them, a reader with an old
-//! layout may read them, so no other stripe may take their places, and no client may rely on their end.
+//! Stripes that have left a file without a successor, or by a truncation: until no node serves them, a reader with an
+//! old layout may read them, so no other stripe may take their places, and no client may rely on their end.
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};

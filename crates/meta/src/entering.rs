@@ -15,8 +15,8 @@ use crate::stripe_rows::{index_stripe, live_stripe};
 use gabion_layout::{StripeId, StripeRecord};
 
 impl<K: KeyValue> Meta<K> {
-    /// At most `limit` stripes of an open put that have entered its map, in the order of the file, each with the offset of
-    /// its bytes: those from the offset `first` on. A put that has ended has none.
+    /// At most `limit` stripes of an open put that have entered its map, in the order of the file, each with the
+    /// offset of its bytes: those from the offset `first` on. A put that has ended has none.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.

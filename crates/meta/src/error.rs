@@ -462,8 +462,8 @@ pub enum MetaError {
 }
 
 impl MetaError {
-    /// Whether a coordinator must decide nothing more: what is durable is unknown, others decide now, or the metadata are
-    /// of another time.
+    /// Whether a coordinator must decide nothing more: what is durable is unknown, others decide now, or the metadata
+    /// are of another time.
     pub fn ends_the_coordinator(&self) -> bool {
         matches!(
             self,

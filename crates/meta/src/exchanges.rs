@@ -1,5 +1,5 @@
-//! Exchange of two names: each inode gets the other's place in one transaction, so both names have a file or a directory at
-//! every instant.
+//! Exchange of two names: each inode gets the other's place in one transaction, so both names have a file or a
+//! directory at every instant.
 
 use crate::attributes::WallTime;
 use crate::directories::{check_levels, check_not_root, link, note_levels, unlink};
@@ -33,14 +33,14 @@ struct Place {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Gives two files or directories each other's name, if both are in these generations. Two names of one file stay. Does
-    /// nothing if the change with this number was made: a lost answer leads to a second request.
+    /// Gives two files or directories each other's name, if both are in these generations. Two names of one file stay.
+    /// Does nothing if the change with this number was made: a lost answer leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::Root`]; [`MetaError::FileRenamed`] and [`MetaError::DirectoryRenamed`] when a name has another inode, or
-    /// the inode is in another generation; [`MetaError::IntoItself`] when one lies below the other; [`MetaError::TooDeep`]
-    /// when a directory below would have too many above it; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`];
-    /// [`MetaError::Quota`] when different quotas count them.
+    /// [`MetaError::Root`]; [`MetaError::FileRenamed`] and [`MetaError::DirectoryRenamed`] when a name has another
+    /// inode, or the inode is in another generation; [`MetaError::IntoItself`] when one lies below the other;
+    /// [`MetaError::TooDeep`] when a directory below would have too many above it; [`MetaError::NotADirectory`];
+    /// [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when different quotas count them.
     pub fn exchange_names(&self, names: &[SeenName; 2], number: u64) -> Result<(), MetaError> {
         for name in names {
             if let Inode::Directory(id) = name.inode {

@@ -52,8 +52,8 @@ impl<K: KeyValue> Meta<K> {
     /// found that the session which has it, if any, may be displaced. May be repeated.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`], also if the file has no name any more; [`MetaError::Superseded`] when another session has
-    /// come in between, or a snapshot is taken; [`SnapshotError::ReadOnly`].
+    /// [`MetaError::FileGone`], also if the file has no name any more; [`MetaError::Superseded`] when another session
+    /// has come in between, or a snapshot is taken; [`SnapshotError::ReadOnly`].
     pub fn open_exclusive(
         &self,
         put: PutId,
@@ -98,8 +98,8 @@ impl<K: KeyValue> Meta<K> {
     }
 
     /// Raises the fencing tokens of files for their sessions too, and lets no client write the files until
-    /// [`Meta::thaw`]. When the nodes know the tokens and earlier writes have ended, the bytes of the files do not change.
-    /// Returns the tokens; files that are gone have none.
+    /// [`Meta::thaw`]. When the nodes know the tokens and earlier writes have ended, the bytes of the files do not
+    /// change. Returns the tokens; files that are gone have none.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -136,8 +136,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// The token of writes to a file, if this stripe is one that the file's writers update in place now. Notes that nodes
-    /// may update it from now on.
+    /// The token of writes to a file, if this stripe is one that the file's writers update in place now. Notes that
+    /// nodes may update it from now on.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`SnapshotError::Shared`]; [`SnapshotError::Frozen`].

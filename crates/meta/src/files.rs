@@ -169,8 +169,8 @@ impl<K: KeyValue> Meta<K> {
 
     /// Takes the name `at` of the file that `put` made away, if its names are in this generation. The file goes with
     /// its last name, unless a client has it open: [`Meta::discard_removed`] makes its stripes garbage, and ends their
-    /// leases; primaries learn of it with the order to remove their chunks. Does nothing if the change with this number was made: a lost answer
-    /// leads to a second request.
+    /// leases; primaries learn of it with the order to remove their chunks. Does nothing if the change with this
+    /// number was made: a lost answer leads to a second request.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or this is none of
@@ -194,14 +194,14 @@ impl<K: KeyValue> Meta<K> {
 
     /// Gives the file that `put` made the name `to` instead of `from`, if its names are in this generation: one
     /// transaction whatever the file's size. A file that has that name already stays or is removed; if it is the same
-    /// file, both names stay, as POSIX has it. Does nothing if the change with this number was made: a lost answer leads
-    /// to a second request.
+    /// file, both names stay, as POSIX has it. Does nothing if the change with this number was made: a lost answer
+    /// leads to a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or `from` is none of
-    /// them; [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
-    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when another quota counts what is
-    /// there.
+    /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation, or `from` is none
+    /// of them; [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::FileReplaced`];
+    /// [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when another quota counts what
+    /// is there.
     pub fn rename(
         &self,
         (put, from): (PutId, impl Into<RelativePath>),
@@ -417,8 +417,8 @@ pub(crate) fn make_way(
     Ok(has_ended.then_some(file))
 }
 
-/// Takes a name of a file away. With its last name the file ends, or becomes an orphan. One that a session has alone stays,
-/// even if the client of the session is gone: it is displaced first. Returns whether the file has ended.
+/// Takes a name of a file away. With its last name the file ends, or becomes an orphan. One that a session has alone
+/// stays, even if the client of the session is gone: it is displaced first. Returns whether the file has ended.
 fn remove(
     txn: &mut Change<'_>,
     file: &FileRecord,

@@ -7,9 +7,9 @@
 //! before it serves.
 //!
 //! *Absent holders* are failed nodes that have such a chunk. No term fences them, since they serve nothing before
-//! they join. But while one may return, the stripe's record stays after the stripe has ended: otherwise it would be unknown
-//! then what the chunk is. When a node has joined, its notes mean nothing. There may be one for each chunk that the node
-//! had, so the join leaves them, and [`Meta::forget_absences`] removes them, some at a time.
+//! they join. But while one may return, the stripe's record stays after the stripe has ended: otherwise it would be
+//! unknown then what the chunk is. When a node has joined, its notes mean nothing. There may be one for each chunk
+//! that the node had, so the join leaves them, and [`Meta::forget_absences`] removes them, some at a time.
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -35,8 +35,8 @@ impl<K: KeyValue> Meta<K> {
         Ok(nodes)
     }
 
-    /// The failed nodes that may have a chunk of a stripe which has moved elsewhere. A node that has joined since and has
-    /// failed again may be among them.
+    /// The failed nodes that may have a chunk of a stripe which has moved elsewhere. A node that has joined since and
+    /// has failed again may be among them.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -52,9 +52,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes at most `limit` notes that a node is an absent holder which has joined since. Returns whether there may be
-    /// more. No note is lost that means something: the node has removed its foreign chunks before it joined, and only a
-    /// failed node gets new notes.
+    /// Removes at most `limit` notes that a node is an absent holder which has joined since. Returns whether there may
+    /// be more. No note is lost that means something: the node has removed its foreign chunks before it joined, and
+    /// only a failed node gets new notes.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -139,8 +139,9 @@ pub(crate) fn forget(
     })
 }
 
-/// Removes a node from all lists of former holders: it has failed, and is absent now where it was noted, or it has joined.
-/// The lists are few and short: a node is in one only while it is up and has not confirmed that a chunk is removed.
+/// Removes a node from all lists of former holders: it has failed, and is absent now where it was noted, or it has
+/// joined. The lists are few and short: a node is in one only while it is up and has not confirmed that a chunk is
+/// removed.
 pub(crate) fn forget_node(
     txn: &mut dyn WriteTxn,
     gone: NodeId,

@@ -17,8 +17,8 @@ pub(crate) struct GroupCommit {
     /// Writers that wait for their turn or have it.
     waiting_count: AtomicU64,
     state: Mutex<State>,
-    /// Members of the groups with even and with odd numbers wait apart, so the end of a commit wakes its own members, and
-    /// one of the next group.
+    /// Members of the groups with even and with odd numbers wait apart, so the end of a commit wakes its own members,
+    /// and one of the next group.
     ended: [Condvar; 2],
 }
 
@@ -99,7 +99,8 @@ impl GroupCommit {
         self.lock().last
     }
 
-    /// Ends the present group, and returns its last transaction. The caller has the turn, and is the only one that commits.
+    /// Ends the present group, and returns its last transaction. The caller has the turn, and is the only one that
+    /// commits.
     pub(crate) fn end_group(&self) -> Ticket {
         let mut state = self.lock();
         state.group += 1;

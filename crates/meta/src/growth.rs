@@ -17,8 +17,8 @@ const REMEMBERED_COUNT: usize = 64;
 
 impl<K: KeyValue> Meta<K> {
     /// Gives the file that `put` made at least `to` bytes, which are zero, if it has not been truncated more often
-    /// than the caller knows: a late message must not undo a truncation. Any client may do that, also beside an exclusive open: no
-    /// byte that the file has changes. Returns the file, and whether it has that size.
+    /// than the caller knows: a late message must not undo a truncation. Any client may do that, also beside an
+    /// exclusive open: no byte that the file has changes. Returns the file, and whether it has that size.
     ///
     /// It also waits for changes that others have not ended yet: the caller may have seen what they made, and after its
     /// own change no reader may see what was there before. A growth to 0 bytes is this wait alone.
@@ -76,7 +76,7 @@ impl<K: KeyValue> Meta<K> {
             let mut file = file_of(txn, put)?;
             // Before the checks: a growth that was made is not refused because there is no room for another one.
             let mut growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
-            if growths.iter().any(|growth| growth.number == number) {
+            if was_made(&growths, number) {
                 return Ok((file, true));
             }
             let to = from.checked_add(by).ok_or(MetaError::FileTooLarge)?;
@@ -104,8 +104,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Notes that the growth with this `number` is refused, so that a late copy of its request has no effect. Returns the
-    /// file if the growth was made before, and then notes nothing.
+    /// Notes that the growth with this `number` is refused, so that a late copy of its request has no effect. Returns
+    /// the file if the growth was made before, and then notes nothing.
     ///
     /// # Errors
     /// [`MetaError::FileGone`], and errors of the metadata store.
@@ -113,7 +113,7 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| {
             let file = file_of(txn, put)?;
             let growths = GROWTHS.get(txn, &put)?.unwrap_or_default();
-            if growths.iter().any(|growth| growth.number == number) {
+            if was_made(&growths, number) {
                 return Ok(Some(file));
             }
             if outcome(txn, number)?.is_none() {
@@ -122,6 +122,10 @@ impl<K: KeyValue> Meta<K> {
             Ok(None)
         })
     }
+}
+
+fn was_made(growths: &[Growth], number: u64) -> bool {
+    growths.iter().any(|growth| growth.number == number)
 }
 
 fn check_growth(txn: &dyn ReadTxn, file: &FileRecord, to: u64) -> Result<(), MetaError> {

@@ -1,7 +1,7 @@
 //! Ids of puts, stripes and directories. A run of the coordinator leases blocks of them: one change of a counter's row
 //! for some thousand ids, durable before the first of them is used. The ids in between are counted in memory, so a
-//! transaction that uses ids changes no row of them. The rest of a block is lost at the end of a run, and so are the ids
-//! of a transaction that fails: no id is used again.
+//! transaction that uses ids changes no row of them. The rest of a block is lost at the end of a run, and so are the
+//! ids of a transaction that fails: no id is used again.
 
 use crate::changed::{Changed, note_inode, note_name};
 use crate::error::MetaError;

@@ -1,6 +1,7 @@
-//! Inline files: files whose bytes are a row of the metadata, because they are small. Such a file has no extent. It takes
-//! one transaction to store it, to change it or to remove it, and no node. When it outgrows its pool's limit, its client
-//! stores its bytes in a stripe, and the replacement that brings the stripe removes the row; it is never inline again.
+//! Inline files: files whose bytes are a row of the metadata, because they are small. Such a file has no extent. It
+//! takes one transaction to store it, to change it or to remove it, and no node. When it outgrows its pool's limit,
+//! its client stores its bytes in a stripe, and the replacement that brings the stripe removes the row; it is never
+//! inline again.
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::changes_done::{note, note_done, outcome};
@@ -36,8 +37,9 @@ pub struct InlineWrite<'a> {
 }
 
 impl<K: KeyValue> Meta<K> {
-    /// Makes an inline file with these bytes: one transaction stores all of it. Returns the id of its put, and the file. If
-    /// the file was made by an earlier request with this number, returns that one, or its id alone if it is gone.
+    /// Makes an inline file with these bytes: one transaction stores all of it. Returns the id of its put, and the
+    /// file. If the file was made by an earlier request with this number, returns that one, or its id alone if it is
+    /// gone.
     ///
     /// # Errors
     /// [`MetaError::NotInline`] if the pool keeps no inline files of this size; [`MetaError::WasRefused`];
@@ -95,8 +97,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Changes bytes of the inline file that `put` made, if they are of the version that the writer has seen. Does nothing
-    /// if the change with this number was made. Returns the file; none if the change was made and the file is gone since.
+    /// Changes bytes of the inline file that `put` made, if they are of the version that the writer has seen. Does
+    /// nothing if the change with this number was made. Returns the file; none if the change was made and the file is
+    /// gone since.
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileChanged`] when the file has another version, or is inline no more, or

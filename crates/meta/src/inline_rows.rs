@@ -75,8 +75,8 @@ pub(crate) fn note_resize(txn: &mut dyn WriteTxn, file: &mut FileRecord) -> Resu
     set_bytes(txn, file, &bytes)
 }
 
-/// Makes the hole at the end of an inline file inline bytes, if the pool keeps files of this size inline: a later write to
-/// them takes nothing more from the quota. The caller sets the file's row.
+/// Makes the hole at the end of an inline file inline bytes, if the pool keeps files of this size inline: a later
+/// write to them takes nothing more from the quota. The caller sets the file's row.
 pub(crate) fn fill_with_zeros(
     txn: &mut dyn WriteTxn,
     file: &mut FileRecord,
@@ -95,8 +95,8 @@ pub(crate) fn fill_with_zeros(
     set_bytes(txn, file, &bytes)
 }
 
-/// Takes the inline bytes of a file, which gets stripes that have them. `seen` is the version of those that they have; a
-/// file without bytes needs none. The caller sets the file's row.
+/// Takes the inline bytes of a file, which gets stripes that have them. `seen` is the version of those that they have;
+/// a file without bytes needs none. The caller sets the file's row.
 ///
 /// # Errors
 /// [`MetaError::FileChanged`].

@@ -1,4 +1,5 @@
-//! The order of maps of extents: which map is below which, and the end of maps that have none above them. See `maps.rs`.
+//! The order of maps of extents: which map is below which, and the end of maps that have none above them. See
+//! `maps.rs`.
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};

@@ -38,8 +38,8 @@ impl<K: KeyValue> Meta<K> {
         self.change(|txn| self.grant(txn, stripe, holder, membership, now_ms))
     }
 
-    /// The same for a node that is to update the stripe in place as one of this file. Notes that too, if the file's writers
-    /// update it in place now.
+    /// The same for a node that is to update the stripe in place as one of this file. Notes that too, if the file's
+    /// writers update it in place now.
     ///
     /// # Errors
     /// Those of [`Meta::acquire`].

@@ -25,8 +25,8 @@ impl<K: KeyValue> Meta<K> {
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::FileRenamed`] when its names are in another generation;
     /// [`MetaError::TooManyNames`]; [`MetaError::FileName`]; [`MetaError::FileExists`];
-    /// [`MetaError::DirectoryExists`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`]; [`MetaError::Quota`] when
-    /// another quota counts what is there.
+    /// [`MetaError::DirectoryExists`]; [`MetaError::NotADirectory`]; [`MetaError::DirectoryGone`];
+    /// [`MetaError::Quota`] when another quota counts what is there.
     pub fn link(
         &self,
         put: PutId,

@@ -89,8 +89,8 @@ impl<K: KeyValue> Meta<K> {
     }
 
     /// Changes what an owner of a session holds in a file, or does nothing if another owner's lock conflicts. As on
-    /// Linux, the owner of a whole-file lock that asks for the other mode and does not get it has lost the lock that it had.
-    /// The range must be valid ([`LockRange::is_valid`](crate::LockRange::is_valid)).
+    /// Linux, the owner of a whole-file lock that asks for the other mode and does not get it has lost the lock that
+    /// it had. The range must be valid ([`LockRange::is_valid`](crate::LockRange::is_valid)).
     ///
     /// # Errors
     /// [`MetaError::FileGone`]; [`MetaError::TooManyLocks`].

@@ -84,9 +84,9 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Opens a store's cluster for a process that changes nothing, and writes no row. A copy of an earlier time keeps the
-    /// generations that it has: if its unfinished moves were abandoned, a layout that has ended since could get the
-    /// generation of the one that has replaced it.
+    /// Opens a store's cluster for a process that changes nothing, and writes no row. A copy of an earlier time keeps
+    /// the generations that it has: if its unfinished moves were abandoned, a layout that has ended since could get
+    /// the generation of the one that has replaced it.
     ///
     /// # Errors
     /// Those of [`Meta::open`].

@@ -1,6 +1,6 @@
-//! Orphans: files without a name that clients have open. A file becomes one when it loses its last name while a client has
-//! it open. Its record, its extents and its attributes stay, and it counts as before; only names do not lead to it. When
-//! no client has it open any more, it ends as any removed file does.
+//! Orphans: files without a name that clients have open. A file becomes one when it loses its last name while a client
+//! has it open. Its record, its extents and its attributes stay, and it counts as before; only names do not lead to
+//! it. When no client has it open any more, it ends as any removed file does.
 
 use crate::attributes::WallTime;
 use crate::directory_uses::uncount_file_row;
@@ -34,8 +34,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Removes those of these files that are orphans and that no client has open. Returns how many: their stripes become
-    /// garbage later, as those of all removed files.
+    /// Removes those of these files that are orphans and that no client has open. Returns how many: their stripes
+    /// become garbage later, as those of all removed files.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.

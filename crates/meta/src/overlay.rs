@@ -13,8 +13,8 @@ pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// A change, as a layer has it.
 type Change<'c> = (&'c Vec<u8>, &'c Option<Vec<u8>>);
 
-/// The first `limit` rows with `start <= key < end` of layers of changes, the uppermost first, over the file's `rows` of
-/// this range.
+/// The first `limit` rows with `start <= key < end` of layers of changes, the uppermost first, over the file's `rows`
+/// of this range.
 ///
 /// # Errors
 /// That of a row of the file.

@@ -40,8 +40,8 @@ pub struct PoolSpec {
 
 /// The usual limit of a pool's inline files, in bytes.
 pub const INLINE_BYTES_USUAL: u64 = 4 << 10;
-/// The largest limit of a pool's inline files, in bytes: their bytes go through the coordinator, and into each backup of
-/// the metadata.
+/// The largest limit of a pool's inline files, in bytes: their bytes go through the coordinator, and into each backup
+/// of the metadata.
 pub const INLINE_BYTES_MAX: u64 = 16 << 10;
 
 /// Most bytes of a code's text form.

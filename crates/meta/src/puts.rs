@@ -1,6 +1,6 @@
 //! Puts, which store files. A put reserves stripe ids and nodes, some at a time; its client writes their chunks; the
-//! commit makes the file visible with all its stripes at once. Before the commit no part of it is visible. If the client
-//! fails at any point, no id is reused and no chunk is forgotten.
+//! commit makes the file visible with all its stripes at once. Before the commit no part of it is visible. If the
+//! client fails at any point, no id is reused and no chunk is forgotten.
 
 use crate::attributes::{Attributes, NewAttributes};
 use crate::directories::{link, make_parents};
@@ -162,8 +162,8 @@ impl<K: KeyValue> Meta<K> {
 
     /// Reserves more stripes for a put, and drops those behind the first `kept_count`, of which no chunk counts
     /// any more. The file has `size_bytes` bytes then. Does nothing if this was the last extension of the put, the
-    /// one of this `step`: a lost answer leads to a second request. Returns the stripes that have not entered the map of
-    /// the file, and how many have.
+    /// one of this `step`: a lost answer leads to a second request. Returns the stripes that have not entered the map
+    /// of the file, and how many have.
     ///
     /// # Errors
     /// [`MetaError::UnknownPut`], also for a put into an existing file; [`MetaError::PutStep`] for a late message;
@@ -280,9 +280,8 @@ impl<K: KeyValue> Meta<K> {
         })
     }
 
-    /// Aborts a put; its stripes become garbage, those that have entered its map by [`Meta::discard_removed`]. If it was a
-    /// replacement, its leases end.
-    /// Returns whether it was open: a committed or aborted one stays unchanged.
+    /// Aborts a put; its stripes become garbage, those that have entered its map by [`Meta::discard_removed`]. If it
+    /// was a replacement, its leases end. Returns whether it was open: a committed or aborted one stays unchanged.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.

@@ -1,9 +1,10 @@
 //! Quotas of pools, and what pools use of them.
 //!
-//! A pool uses the data bytes of its stripes, those of open puts included, its inline bytes, and its files. A stripe is counted from the
-//! transaction that reserves it to the one that makes it garbage, so the check at the reservation is exact: no two
-//! clients get the same bytes. Holes use nothing, and stripes that several files share are counted once. A change that
-//! takes no more than it gives back is never refused: an overwrite of a file's own stripes, a conversion, a repair.
+//! A pool uses the data bytes of its stripes, those of open puts included, its inline bytes, and its files. A stripe
+//! is counted from the transaction that reserves it to the one that makes it garbage, so the check at the reservation
+//! is exact: no two clients get the same bytes. Holes use nothing, and stripes that several files share are counted
+//! once. A change that takes no more than it gives back is never refused: an overwrite of a file's own stripes, a
+//! conversion, a repair.
 
 use crate::error::MetaError;
 use crate::extents::data_bytes;

@@ -28,8 +28,8 @@ impl fmt::Display for PutId {
     }
 }
 
-/// Identifies a map of extents: the layer of a file that is its own, or one that several files share. The first map of a
-/// file has the number of the file's put. Never reused.
+/// Identifies a map of extents: the layer of a file that is its own, or one that several files share. The first map of
+/// a file has the number of the file's put. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct MapId(pub u64);
 
@@ -207,8 +207,8 @@ pub enum Inode {
 /// rows of their own ([`Extent`](crate::Extent)); so is its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its present path, or that of the name by which it was found; the last name of an orphan. The row has the last name of
-    /// its first path only.
+    /// Its present path, or that of the name by which it was found; the last name of an orphan. The row has the last
+    /// name of its first path only.
     pub name: String,
     /// The directory in which its first name lies; the root for an orphan.
     pub directory: DirectoryId,
@@ -277,7 +277,8 @@ pub(crate) enum ChangeOutcome {
 }
 
 impl FileRecord {
-    /// Whether a stripe of the file's own map that is no copy has been in no other file, so that it is updated in place.
+    /// Whether a stripe of the file's own map that is no copy has been in no other file, so that it is updated in
+    /// place.
     pub(crate) fn owns(&self, stripe: StripeId) -> bool {
         stripe >= self.shared_below && !self.is_read_only
     }
@@ -391,8 +392,8 @@ pub struct FencingToken(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
-/// A client's session, which has its advisory locks and its open files. The coordinator numbers them, and uses no number
-/// again.
+/// A client's session, which has its advisory locks and its open files. The coordinator numbers them, and uses no
+/// number again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub struct ClientSessionId(pub u64);
 

@@ -1,8 +1,8 @@
-//! The embedded engine: one redb file on the coordinator's disk. Transactions are made one after another in memory, over
-//! the file's rows, and those that wait together become one transaction of redb (`group_commit.rs`): a row that each of
-//! them changes is written once. Reading transactions see the file only, so all that they see is durable. A store may keep
-//! a second copy of its rows in a metadata log (`metadata_log/`), whose sync comes before its own: so the store is never
-//! ahead of the log.
+//! The embedded engine: one redb file on the coordinator's disk. Transactions are made one after another in memory,
+//! over the file's rows, and those that wait together become one transaction of redb (`group_commit.rs`): a row that
+//! each of them changes is written once. Reading transactions see the file only, so all that they see is durable. A
+//! store may keep a second copy of its rows in a metadata log (`metadata_log/`), whose sync comes before its own: so
+//! the store is never ahead of the log.
 
 mod log;
 #[cfg(test)]
@@ -67,8 +67,8 @@ pub struct Restored {
     pub transaction_count: u64,
     /// The number of the last transaction since the store was made.
     pub last: u64,
-    /// Bytes at the end of the log that are not whole: of a transaction that was never acknowledged, unless the log's disk
-    /// has lost what it had.
+    /// Bytes at the end of the log that are not whole: of a transaction that was never acknowledged, unless the log's
+    /// disk has lost what it had.
     pub torn_bytes: u64,
 }
 

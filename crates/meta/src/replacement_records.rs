@@ -40,8 +40,8 @@ pub struct Rewrite {
     pub displaced: Vec<(u64, Displaced)>,
     /// The offset of each new stripe's extent, in the file's order.
     pub offsets: Vec<u64>,
-    /// The offsets of the displaced stripes that other files share. They get a copy each, so the replacement has as many
-    /// more stripes.
+    /// The offsets of the displaced stripes that other files share. They get a copy each, so the replacement has as
+    /// many more stripes.
     pub copied: Vec<u64>,
     /// The effect on the file's size.
     pub size: SizeChange,

@@ -151,11 +151,10 @@ impl<K: KeyValue> Meta<K> {
     /// [`MetaError::FileGone`];
     /// [`MetaError::Superseded`] by a session since; [`MetaError::UnknownStripe`] when an old stripe no longer
     /// belongs to the file; [`MetaError::LeaseLost`] when it may have been updated since;
-    /// [`MetaError::FileChanged`] when other changes since do not go together with this one, such as a truncation before a
-    /// new stripe;
-    /// [`MetaError::StillServed`] when it fills a hole and others have made one since;
-    /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`]; [`MetaError::Quota`] of a directory that has no room for a larger
-    /// file by now.
+    /// [`MetaError::FileChanged`] when other changes since do not go together with this one, such as a truncation
+    /// before a new stripe; [`MetaError::StillServed`] when it fills a hole and others have made one since;
+    /// [`MetaError::FileTooLarge`]; [`MetaError::PutLost`]; [`MetaError::Quota`] of a directory that has no room for a
+    /// larger file by now.
     pub fn commit_replacement(&self, put: PutId) -> Result<Vec<StripeRecord>, MetaError> {
         let now = self.wall_time();
         self.change(|txn| {
@@ -223,8 +222,8 @@ fn check_sharing(is_copied: bool, is_shared: bool) -> Result<(), MetaError> {
     ))
 }
 
-/// Refuses to fill a hole while nodes may serve stripes that the file has lost. `places` has the stripes whose places are
-/// taken, by offset.
+/// Refuses to fill a hole while nodes may serve stripes that the file has lost. `places` has the stripes whose places
+/// are taken, by offset.
 fn check_holes<T>(
     txn: &mut dyn WriteTxn,
     file: PutId,
@@ -374,8 +373,8 @@ fn change_size(
     note_resize(txn, file)
 }
 
-/// Counts the stripes of the cluster after a file that had `before` stripes has got others, and `copy_count` shared ones
-/// were copied.
+/// Counts the stripes of the cluster after a file that had `before` stripes has got others, and `copy_count` shared
+/// ones were copied.
 fn recount(
     txn: &mut dyn WriteTxn,
     file: &FileRecord,

@@ -1,8 +1,8 @@
 //! Snapshots and clones: files that begin with the bytes of others and share their stripes. Each file takes a few rows,
 //! whatever its size. A snapshot never changes; a clone is a file like any other.
 //!
-//! A snapshot of a directory is one of all that is below it at one instant: one transaction, so the number of entries is
-//! limited. In the directories of a snapshot no name is made, and names may be removed.
+//! A snapshot of a directory is one of all that is below it at one instant: one transaction, so the number of entries
+//! is limited. In the directories of a snapshot no name is made, and names may be removed.
 
 use crate::attributes::{Attributes, WallTime};
 use crate::changes_done::is_done;
@@ -34,13 +34,13 @@ use std::ops::Range;
 /// Most files and directories below a directory of which a snapshot is made: one transaction makes some rows for each.
 pub const TREE_ENTRIES_MAX: usize = 4096;
 
-/// Most inline bytes of these files, with the targets of symbolic links and the attributes that users have given to the files
-/// and directories.
+/// Most inline bytes of these files, with the targets of symbolic links and the attributes that users have given to
+/// the files and directories.
 pub const TREE_BYTES_MAX: u64 = 16 << 20;
 
 impl<K: KeyValue> Meta<K> {
-    /// The files that clients may write in place, with their present tokens, of those of which a snapshot is to be made;
-    /// none if the change with this number was made.
+    /// The files that clients may write in place, with their present tokens, of those of which a snapshot is to be
+    /// made; none if the change with this number was made.
     ///
     /// # Errors
     /// Those of [`Meta::snapshot`], for what has no snapshots and for a name that the snapshot cannot have.
@@ -73,12 +73,12 @@ impl<K: KeyValue> Meta<K> {
     /// to a second request.
     ///
     /// # Errors
-    /// [`MetaError::FileGone`]; [`MetaError::DirectoryGone`]; [`SnapshotError::NotFrozen`] when clients may write a file,
-    /// and [`MetaError::Superseded`] when one was thawed or frozen since;
-    /// [`MetaError::IsASymlink`]; [`SnapshotError::NotShareable`]; [`SnapshotError::TooMany`];
-    /// [`SnapshotError::TooManyEntries`]; [`SnapshotError::TooManyBytes`]; [`SnapshotError::ReadOnlyDirectory`];
-    /// [`MetaError::FileName`]; [`MetaError::FileExists`]; [`MetaError::DirectoryExists`]; [`MetaError::IntoItself`];
-    /// [`MetaError::TooDeep`]; [`MetaError::NotADirectory`]; [`MetaError::Quota`] for files or bytes.
+    /// [`MetaError::FileGone`]; [`MetaError::DirectoryGone`]; [`SnapshotError::NotFrozen`] when clients may write a
+    /// file, and [`MetaError::Superseded`] when one was thawed or frozen since; [`MetaError::IsASymlink`];
+    /// [`SnapshotError::NotShareable`]; [`SnapshotError::TooMany`]; [`SnapshotError::TooManyEntries`];
+    /// [`SnapshotError::TooManyBytes`]; [`SnapshotError::ReadOnlyDirectory`]; [`MetaError::FileName`];
+    /// [`MetaError::FileExists`]; [`MetaError::DirectoryExists`]; [`MetaError::IntoItself`]; [`MetaError::TooDeep`];
+    /// [`MetaError::NotADirectory`]; [`MetaError::Quota`] for files or bytes.
     pub fn snapshot(
         &self,
         (source, frozen): (Inode, &BTreeMap<PutId, FencingToken>),

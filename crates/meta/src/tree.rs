@@ -1,5 +1,5 @@
-//! All that lies below a directory, for transactions that change or copy the whole tree. Their size grows with it, so each
-//! has a limit of entries.
+//! All that lies below a directory, for transactions that change or copy the whole tree. Their size grows with it, so
+//! each has a limit of entries.
 
 use crate::directory_rows::{check_place, entries};
 use crate::error::MetaError;

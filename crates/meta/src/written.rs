@@ -1,6 +1,7 @@
-//! Stripes that nodes may update in place, by the map of their file: those of which a client's update may be under way. A
-//! stripe is noted before a node learns the token that its updates need, and until it leaves its file or the coordinator has
-//! settled it and holds no lease of it any more. So a search for updates costs what is written, not what a file has.
+//! Stripes that nodes may update in place, by the map of their file: those of which a client's update may be under
+//! way. A stripe is noted before a node learns the token that its updates need, and until it leaves its file or the
+//! coordinator has settled it and holds no lease of it any more. So a search for updates costs what is written, not
+//! what a file has.
 
 use crate::error::MetaError;
 use crate::kv::{KeyValue, ReadTxn, WriteTxn};
@@ -62,8 +63,8 @@ impl<K: KeyValue> Meta<K> {
         Ok(unsettled)
     }
 
-    /// Whether a stripe has no holder and was settled in its last term, so that no earlier update is on its way. A stripe
-    /// that is gone is settled, too.
+    /// Whether a stripe has no holder and was settled in its last term, so that no earlier update is on its way. A
+    /// stripe that is gone is settled, too.
     ///
     /// # Errors
     /// When the store fails or a row is corrupt.
@@ -75,8 +76,8 @@ impl<K: KeyValue> Meta<K> {
     }
 }
 
-/// Whether nothing of an earlier update is on its way. The stripe was settled in its last term, or its holder vouches for
-/// that term.
+/// Whether nothing of an earlier update is on its way. The stripe was settled in its last term, or its holder vouches
+/// for that term.
 fn is_quiet(last: LeaseRecord, vouched: Option<&Epoch>) -> bool {
     match last.holder {
         None => last.is_settled,
@@ -123,7 +124,8 @@ fn span_behind(map: MapId, last: Option<StripeId>) -> Span {
     WRITTEN_IN.between(&(map, StripeId(first)), &end)
 }
 
-/// Whether a stripe of a file's own map is in no other file and never was, so that the file's writers update it in place.
+/// Whether a stripe of a file's own map is in no other file and never was, so that the file's writers update it in
+/// place.
 pub(crate) fn is_updated_in_place(
     txn: &dyn ReadTxn,
     file: &FileRecord,

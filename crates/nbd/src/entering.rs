@@ -1,5 +1,6 @@
-//! Connections that have to begin TLS, and to show a certificate if clients need one, and have not. They are few, and a new one ends the oldest. So
-//! peers without a certificate take no place of an attached client, and a client that shows one in time gets in.
+//! Connections that have to begin TLS, and to show a certificate if clients need one, and have not. They are few, and
+//! a new one ends the oldest. So peers without a certificate take no place of an attached client, and a client that
+//! shows one in time gets in.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -30,8 +30,8 @@ const WINDOWS_PER_STATUS: usize = 16;
 /// Pause before an operation is tried again. The client has paused and tried for its own time limit before.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time for which a request waits for an earlier one beyond the time for which that one is retried: its last attempt takes
-/// as long at most, as the client's own time limit has it.
+/// Time for which a request waits for an earlier one beyond the time for which that one is retried: its last attempt
+/// takes as long at most, as the client's own time limit has it.
 const OPERATION_LIMIT: Duration = Duration::from_secs(30);
 
 /// A hole, in the context `base:allocation`: no space, and zeros.

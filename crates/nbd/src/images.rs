@@ -30,12 +30,13 @@ pub struct ServeOptions {
     pub is_read_only: bool,
     /// Time for which a request is retried while the cluster does not answer.
     pub retry_limit: Duration,
-    /// Whether images are taken over from other servers, each once: an image that another server has taken over since is
-    /// not taken back.
+    /// Whether images are taken over from other servers, each once: an image that another server has taken over since
+    /// is not taken back.
     pub take_over: TakeOver,
 }
 
-/// The images of a cluster. Each is opened once, and shared by the connections to it, also if these name it differently.
+/// The images of a cluster. Each is opened once, and shared by the connections to it, also if these name it
+/// differently.
 #[derive(Debug)]
 pub struct Images {
     client: Client,
@@ -68,8 +69,8 @@ impl Images {
         }
     }
 
-    /// Lets other servers have all images when `connections` is done. The process is about to end, and no image is opened
-    /// any more.
+    /// Lets other servers have all images when `connections` is done. The process is about to end, and no image is
+    /// opened any more.
     pub async fn release(&self, connections: impl Future<Output = ()>) {
         self.is_closed.store(true, Ordering::Release);
         let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
@@ -85,8 +86,8 @@ impl Images {
         let _ = timeout(RELEASE_LIMIT, join_all(ends)).await;
     }
 
-    /// The names of a pool's images, in order: its files whose names begin with its own and a `/`. A pool whose blocks are
-    /// replicated at first has none.
+    /// The names of a pool's images, in order: its files whose names begin with its own and a `/`. A pool whose blocks
+    /// are replicated at first has none.
     ///
     /// # Errors
     /// Those of [`Client::list`].

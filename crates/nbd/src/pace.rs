@@ -1,5 +1,5 @@
-//! The time that a peer has for a message: no byte of it may be late, and the whole may not be either. A peer that sends
-//! or takes a byte now and then would otherwise hold memory that all connections share.
+//! The time that a peer has for a message: no byte of it may be late, and the whole may not be either. A peer that
+//! sends or takes a byte now and then would otherwise hold memory that all connections share.
 
 use std::time::Duration;
 use tokio::time::Instant;

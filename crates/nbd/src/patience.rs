@@ -1,5 +1,6 @@
-//! The time limit of a handshake. It counts the time in which the server waits for the client. The time in which exports
-//! are found and opened does not count: a cluster has limits of its own there, at which the client gets an answer.
+//! The time limit of a handshake. It counts the time in which the server waits for the client. The time in which
+//! exports are found and opened does not count: a cluster has limits of its own there, at which the client gets an
+//! answer.
 
 use crate::device::{Device, ExportShape, Exports, OpenError};
 use futures::future::BoxFuture;
@@ -22,7 +23,8 @@ struct State {
 }
 
 impl Excused {
-    /// Runs a handshake that uses [`CountedExports`] of this time. Returns nothing if the client took more than `limit`.
+    /// Runs a handshake that uses [`CountedExports`] of this time. Returns nothing if the client took more than
+    /// `limit`.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,

@@ -45,9 +45,9 @@ pub struct Limits {
     pub request_count: usize,
     /// Time for the client's part of the handshake. The time in which an export is opened does not count.
     pub handshake: Duration,
-    /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply. With TLS, the
-    /// longest time for the last 64 KiB of a reply. The peer has so much time for the whole of it, too, and a second more for
-    /// each 256 KiB.
+    /// Longest time in which a peer sends no byte of a request that it has begun, or takes no byte of a reply. With
+    /// TLS, the longest time for the last 64 KiB of a reply. The peer has so much time for the whole of it, too, and a
+    /// second more for each 256 KiB.
     pub stall: Duration,
 }
 
@@ -172,13 +172,14 @@ impl Server {
         }
     }
 
-    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails permanently, and returns its error.
+    /// Serves the server's metrics by HTTP, as `GET /metrics`, until the listener fails permanently, and returns its
+    /// error.
     pub async fn serve_metrics(&self, listener: TcpListener) -> io::Error {
         serve_metrics(listener, self.metrics.requests()).await
     }
 
-    /// Answers no further request. Waits until all connections have ended, each with its requests in flight, but at most
-    /// for `limit`. Clients learn as little of these requests as if the server had been killed.
+    /// Answers no further request. Waits until all connections have ended, each with its requests in flight, but at
+    /// most for `limit`. Clients learn as little of these requests as if the server had been killed.
     pub async fn end(&self, limit: Duration) {
         self.is_ending.send_replace(true);
         let all = u32::try_from(self.limits.connection_count).unwrap_or(u32::MAX);

@@ -52,8 +52,8 @@ struct Session<R, W> {
     tasks: JoinSet<()>,
 }
 
-/// Serves requests until the connection ends or `barred` is done, and waits for those in flight. The result of `barred` is
-/// the cause.
+/// Serves requests until the connection ends or `barred` is done, and waits for those in flight. The result of
+/// `barred` is the cause.
 pub(crate) async fn serve<R, W>(
     reader: R,
     writer: W,

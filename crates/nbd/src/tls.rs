@@ -1,15 +1,15 @@
 //! TLS of connections, which a client begins by the option `STARTTLS`: the server's certificate, and the authorities of
 //! its clients.
 //!
-//! A directory has the files that other NBD servers and clients take too: `server-cert.pem` (the certificate, with those
-//! between it and its authority behind it), `server-key.pem`, `ca-cert.pem` (the authorities that sign certificates of
-//! clients), and `ca-crl.pem` if there are lists of revoked ones. A connection after a change of these files uses the new
-//! ones, so certificates are renewed while the server runs. Connections of attached clients end when the files do not
-//! admit their certificates any more, for instance because a new list revokes them.
+//! A directory has the files that other NBD servers and clients take too: `server-cert.pem` (the certificate, with
+//! those between it and its authority behind it), `server-key.pem`, `ca-cert.pem` (the authorities that sign
+//! certificates of clients), and `ca-crl.pem` if there are lists of revoked ones. A connection after a change of these
+//! files uses the new ones, so certificates are renewed while the server runs. Connections of attached clients end
+//! when the files do not admit their certificates any more, for instance because a new list revokes them.
 //!
-//! The configuration equals that of the cluster's own connections (`trust/credentials.rs` in `wire`, which a gateway does
-//! not use), with two differences: clients may also speak TLS 1.2, as the Linux kernel's client does, and certificates
-//! have no roles.
+//! The configuration equals that of the cluster's own connections (`trust/credentials.rs` in `wire`, which a gateway
+//! does not use), with two differences: clients may also speak TLS 1.2, as the Linux kernel's client does, and
+//! certificates have no roles.
 
 use rustls::crypto::ring::default_provider; // tidy: allow(provider) rustls' name
 use rustls::pki_types::pem::{self, PemObject};
@@ -145,8 +145,8 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&loaded.in_use.config))
     }
 
-    /// Waits until the files do not admit the certificate of an attached client any more, which comes first in its chain,
-    /// and was admitted at the time given. Returns the cause. Waits for ever if the client has shown none.
+    /// Waits until the files do not admit the certificate of an attached client any more, which comes first in its
+    /// chain, and was admitted at the time given. Returns the cause. Waits for ever if the client has shown none.
     pub(crate) async fn barred(&self, chain: &[CertificateDer<'_>], as_of: UnixTime) -> String {
         if chain.is_empty() {
             return pending().await;
@@ -162,8 +162,8 @@ impl Tls {
         }
     }
 
-    /// Reads the files again, unless a reading began at most `age` before this call. If the files are not usable now, as
-    /// while they are being replaced, it uses the last usable ones.
+    /// Reads the files again, unless a reading began at most `age` before this call. If the files are not usable now,
+    /// as while they are being replaced, it uses the last usable ones.
     async fn read_again(&self, age: Duration) -> MutexGuard<'_, Loaded> {
         let called_at = Instant::now();
         let mut loaded = self.loaded.lock().await;

@@ -213,7 +213,8 @@ fn answer(failed: NodeError) -> Answer {
 }
 
 impl RunTerms {
-    /// The terms of a run by itself. Nothing slows it down or aborts it when it stalls, and its initiator needs no ticket.
+    /// The terms of a run by itself. Nothing slows it down or aborts it when it stalls, and its initiator needs no
+    /// ticket.
     pub fn new(
         run: RunId,
         (epoch, generation): (Epoch, Generation),

@@ -242,8 +242,8 @@ impl Joining<'_> {
     /// Makes an answer durable, and keeps the session alive during that.
     ///
     /// # Errors
-    /// [`JoinError::Unreachable`] when that has cost a chunk which the node has reported: the coordinator counts it. The
-    /// report of the next join leaves it out.
+    /// [`JoinError::Unreachable`] when that has cost a chunk which the node has reported: the coordinator counts it.
+    /// The report of the next join leaves it out.
     async fn obey(&mut self, answer: PageAnswer) -> Result<(), JoinError> {
         self.set_aside(answer.obsolete).await?;
         if answer.decided.is_empty() {

@@ -159,8 +159,8 @@ pub trait Ports: Send + Sync + 'static {
         self.blocking(work);
     }
 
-    /// The reason, as a sentence, if the disk of the coordinator's metadata is so full that only changes which free space
-    /// are made: they need some themselves. None where this is not monitored.
+    /// The reason, as a sentence, if the disk of the coordinator's metadata is so full that only changes which free
+    /// space are made: they need some themselves. None where this is not monitored.
     fn full_metadata_disk(&self) -> Option<String> {
         None
     }

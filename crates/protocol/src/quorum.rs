@@ -6,8 +6,8 @@
 //! after the read began, know no term newer than e, then no update of a newer term was acknowledged before
 //! the read began. Within term e no update leaves out a chunk whose node the term's settlement has asked.
 //! So nodes that are in term e together hold all acknowledged updates. If the primary of term e is among those that
-//! answer, its word says which update it has acknowledged last, so that no other one is undecided. The whole argument is
-//! in docs/update-protocol.md, "Reading without the coordinator".
+//! answer, its word says which update it has acknowledged last, so that no other one is undecided. The whole argument
+//! is in docs/update-protocol.md, "Reading without the coordinator".
 
 use crate::message::{Attestation, AttestedCut, ask};
 use crate::ports::{Ask as _, Ports};

@@ -289,9 +289,9 @@ impl Staging {
         }
     }
 
-    /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a frame of its sender, the
-    /// frame is discarded: its part fails, and the sender retries. If the part has begun and reads too slowly, the part
-    /// fails with a refusal.
+    /// Hands a frame to its run, whether or not its part has arrived. If there is no room for a frame of its sender,
+    /// the frame is discarded: its part fails, and the sender retries. If the part has begun and reads too slowly, the
+    /// part fails with a refusal.
     pub(crate) fn flow(&mut self, flow: Flow, from: Option<Address>, now_ms: u64) {
         if self.check_begins(flow.run()).is_err() {
             // Late frames of an ended or withdrawn part are discarded.

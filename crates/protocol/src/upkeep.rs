@@ -110,8 +110,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Checks all reserves: grows those whose writes have stalled, and reviews those whose period has ended. Deletes due
-    /// files from the trash.
+    /// Checks all reserves: grows those whose writes have stalled, and reviews those whose period has ended. Deletes
+    /// due files from the trash.
     async fn look(&mut self, participant: &Participant, now_ms: u64) -> Result<(), Refusal> {
         let looked = participant.with_store(|store| {
             let found = found_reserves(store)?;

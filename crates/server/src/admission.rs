@@ -9,8 +9,8 @@ use gabion_wire::Connection;
 use gabion_wire::trust::TrustError;
 use std::sync::Arc;
 
-/// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before it
-/// has a certificate with its id.
+/// Begins a node's join. A new node's certificate has no id: it admits one node, which may have to begin again before
+/// it has a certificate with its id.
 pub(crate) async fn begin_join(
     coordinator: &Arc<Coordinator<MetadataStore>>,
     office: Arc<CertificateOffice>,
@@ -69,8 +69,8 @@ pub(crate) async fn begin_join(
     Ok(reply)
 }
 
-/// Whether a process without an id may be a start of a node that was `admitted` last by this start, or never. Otherwise a
-/// second node would get the name of the first.
+/// Whether a process without an id may be a start of a node that was `admitted` last by this start, or never.
+/// Otherwise a second node would get the name of the first.
 fn may_be_its_start(admitted: Option<Start>, join: &ask::BeginJoin) -> bool {
     admitted.is_none_or(|start| start == join.node.start)
 }

@@ -153,8 +153,8 @@ enum Memory {
     None,
 }
 
-/// Place in a new memory for the identity of the array that is about to be created, then for [`BEGUN_MARK`]. The array's
-/// superblock is written over both at the end.
+/// Place in a new memory for the identity of the array that is about to be created, then for [`BEGUN_MARK`]. The
+/// array's superblock is written over both at the end.
 const BEGUN_AT: u64 = 8;
 /// Sets a memory whose array is about to be created apart from a file of others that begins with zeros.
 const BEGUN_MARK: [u8; 8] = *b"GABINVRM";
@@ -210,8 +210,8 @@ fn is_zero(nvram: &MappedNvram) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Creates an array of devices that are blank, or have only the writes of an earlier attempt to create the array with the
-/// identity `begun`.
+/// Creates an array of devices that are blank, or have only the writes of an earlier attempt to create the array with
+/// the identity `begun`.
 fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerError> {
     check_named_once(config)?;
     check_space(config)?;
@@ -250,8 +250,8 @@ fn make_store(config: &ArrayConfig, begun: Option<u64>) -> Result<Flash, ServerE
     Ok(made)
 }
 
-/// Creates the file of a memory. It names the array before a device of the array is written: an attempt that a crash ended
-/// can be repeated, and no device of another array is taken for one of the attempt.
+/// Creates the file of a memory. It names the array before a device of the array is written: an attempt that a crash
+/// ended can be repeated, and no device of another array is taken for one of the attempt.
 fn make_memory(path: &Path, length_bytes: u64, identity: u64) -> Result<MappedNvram, ServerError> {
     let mut making = path.as_os_str().to_owned();
     making.push(".new");

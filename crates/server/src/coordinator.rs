@@ -75,8 +75,8 @@ pub struct CoordinatorProcess {
 
 impl CoordinatorProcess {
     /// Opens or creates the metadata, and listens. While another process leads on the same database, waits until that
-    /// one ends: it stands by. `standing_by` is called then with the addresses at which it and its metrics will listen, and the
-    /// process that leads.
+    /// one ends: it stands by. `standing_by` is called then with the addresses at which it and its metrics will
+    /// listen, and the process that leads.
     ///
     /// # Errors
     /// If the directory, the metadata or the address cannot be used; [`ServerError::NoMetadata`]
@@ -161,8 +161,8 @@ impl CoordinatorProcess {
         self.address
     }
 
-    /// Returns true when the process, which runs meanwhile, answers clients: most nodes have contacted it, and none of these
-    /// knows newer metadata. Returns false if it stops before.
+    /// Returns true when the process, which runs meanwhile, answers clients: most nodes have contacted it, and none of
+    /// these knows newer metadata. Returns false if it stops before.
     pub fn until_it_serves(&self) -> impl Future<Output = bool> + use<> {
         let coordinator = Arc::clone(&self.coordinator);
         async move { coordinator.until_it_serves().await }
@@ -313,8 +313,8 @@ impl Opening {
         }
     }
 
-    /// Opens as soon as no other process leads. An error of the database while it stands by passes, or concerns the leader
-    /// too; a paused leader may have locked the authority.
+    /// Opens as soon as no other process leads. An error of the database while it stands by passes, or concerns the
+    /// leader too; a paused leader may have locked the authority.
     async fn open_when_it_leads(&self) -> Result<Opened, ServerError> {
         let mut last_error = String::new();
         loop {

@@ -89,8 +89,8 @@ impl MetadataPlace {
         }
     }
 
-    /// Opens the cluster for a process that changes nothing. A database is refused, because opening it takes the leadership
-    /// from another process. Blocks.
+    /// Opens the cluster for a process that changes nothing. A database is refused, because opening it takes the
+    /// leadership from another process. Blocks.
     pub(crate) fn open_to_read(&self) -> Result<Meta<MetadataStore>, ServerError> {
         let Self::File { path, .. } = self else {
             return Err(ServerError::RecoversNoDatabase);
@@ -163,8 +163,8 @@ pub(crate) async fn keep_log_short(store: Weak<RedbStore>) {
     }
 }
 
-/// Writes a new base of a metadata log if one is due and its disk has room for it: a change that finds no room stops the
-/// coordinator.
+/// Writes a new base of a metadata log if one is due and its disk has room for it: a change that finds no room stops
+/// the coordinator.
 fn renew_log(store: &RedbStore) -> Result<bool, ServerError> {
     if let Some(directory) = store.due_log() {
         // A base has the rows of the last one, and those of the changes since.

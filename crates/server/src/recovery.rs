@@ -1,5 +1,5 @@
-//! The process of a recovery: an earlier copy of the metadata, a listener, and the protocol's `Recovery`. It has no background
-//! work on the cluster, and no metrics.
+//! The process of a recovery: an earlier copy of the metadata, a listener, and the protocol's `Recovery`. It has no
+//! background work on the cluster, and no metrics.
 
 use crate::certificates::{CertificateOffice, Protection};
 use crate::coordinator::{address_of, endpoint};

@@ -1,5 +1,5 @@
-//! The log of slow operations: each with the reason, as far as the process knows it. A node's part of an update that is slow is in
-//! that node's own log, and a slow sync beside it.
+//! The log of slow operations: each with the reason, as far as the process knows it. A node's part of an update that
+//! is slow is in that node's own log, and a slow sync beside it.
 
 use gabion_layout::NodeId;
 use gabion_protocol::measure::{Answered, Measure, Updated};

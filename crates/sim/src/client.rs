@@ -146,7 +146,8 @@ impl SimClient {
         Ok(())
     }
 
-    /// Moves a directory from one path to another, and so the names below it, each with its new path. After an error, they may have either.
+    /// Moves a directory from one path to another, and so the names below it, each with its new path. After an error,
+    /// they may have either.
     pub(crate) async fn rename_directory(
         &self,
         (from, to): (&str, &str),

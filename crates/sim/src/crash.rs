@@ -32,8 +32,8 @@ pub(crate) async fn until(cluster: &Cluster, otherwise: &str, is_so: impl Fn(&Cl
     cluster.world.fail(otherwise.to_owned());
 }
 
-/// Checks by its status that all nodes of the cluster are up with sound stores, and that no chunk is lost or waits for a
-/// repair; the error says which does not hold.
+/// Checks by its status that all nodes of the cluster are up with sound stores, and that no chunk is lost or waits for
+/// a repair; the error says which does not hold.
 pub(crate) fn check_up(cluster: &Cluster, status: &ClusterStatus) -> Result<(), String> {
     for slot in cluster.node_slots() {
         let id = cluster.node_on(slot);

@@ -218,8 +218,8 @@ fn alter(bytes: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-/// Puts another number in the place of the one whose encoding covers a byte. Postcard's numbers have seven bits a byte, and
-/// the highest bit of all bytes but the last.
+/// Puts another number in the place of the one whose encoding covers a byte. Postcard's numbers have seven bits a
+/// byte, and the highest bit of all bytes but the last.
 fn replace_number(bytes: &mut Vec<u8>, at: usize, number: u64) {
     let goes_on = |byte: &u8| byte & 0x80 != 0;
     let first = bytes[..at].iter().rposition(|byte| !goes_on(byte));

@@ -1,16 +1,16 @@
-//! A reference model: a map of names to byte vectors, beside a real client on a simulated cluster. The client carries out
-//! random operations one after another. Each result, and the cause of each error, must be that of the model.
+//! A reference model: a map of names to byte vectors, beside a real client on a simulated cluster. The client carries
+//! out random operations one after another. Each result, and the cause of each error, must be that of the model.
 //!
-//! A second client has files open, and knows their layouts of earlier times. Now and then the coordinator or a node is killed
-//! and comes back. Only then an operation may end without an outcome: before and after it are both accepted, and a look
-//! at the whole cluster decides.
+//! A second client has files open, and knows their layouts of earlier times. Now and then the coordinator or a node is
+//! killed and comes back. Only then an operation may end without an outcome: before and after it are both accepted,
+//! and a look at the whole cluster decides.
 //!
 //! A third client is killed or cut off now and then: its locks and sessions end by themselves. Where time decides, the
 //! model accepts the outcomes that the cluster promises for that time, and no others.
 //!
-//! The model knows names, directories, modes, user attributes, sizes, bytes and holes, advisory locks, exclusive sessions,
-//! quotas, and snapshots of files and directories. It does not know concurrent clients, which [`crate::registers`] and
-//! [`crate::race`] check.
+//! The model knows names, directories, modes, user attributes, sizes, bytes and holes, advisory locks, exclusive
+//! sessions, quotas, and snapshots of files and directories. It does not know concurrent clients, which
+//! [`crate::registers`] and [`crate::race`] check.
 
 mod answer;
 mod check;

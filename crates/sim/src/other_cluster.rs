@@ -13,8 +13,8 @@ use std::sync::Arc;
 const OTHER: ClusterId = ClusterId(2);
 
 impl Cluster {
-    /// Starts a node with the other cluster's coordinator, and later with its own again. Returns whether the node has an
-    /// identity, which the other cluster must refuse.
+    /// Starts a node with the other cluster's coordinator, and later with its own again. Returns whether the node has
+    /// an identity, which the other cluster must refuse.
     pub(crate) async fn mislead(self: &Arc<Self>, slot: Slot, misled_ms: u64) -> bool {
         let has_identity = self.node_on(slot).is_some();
         if has_identity {

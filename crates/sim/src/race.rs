@@ -2,8 +2,8 @@
 //! a test can try all steps, where seeds try only some. A step is the arrival of a message or the start of a disk
 //! operation.
 //!
-//! There are no faults. So each operation must succeed, unless the other one removes its file, and the checkers of every
-//! run must find that the file has the bytes of both, in one order or the other.
+//! There are no faults. So each operation must succeed, unless the other one removes its file, and the checkers of
+//! every run must find that the file has the bytes of both, in one order or the other.
 
 use crate::cells::{CELL_BYTES, cell_count};
 use crate::client::SimClient;
@@ -501,8 +501,8 @@ impl Runner {
         self.read_name_again(false).await;
     }
 
-    /// Reads through the cache some cells of the file that has the name. There may be none if a client was killed while it
-    /// had taken the name away.
+    /// Reads through the cache some cells of the file that has the name. There may be none if a client was killed
+    /// while it had taken the name away.
     async fn read_name_again(&self, may_be_away: bool) {
         if let Err(error) = self.read_through_cache().await
             && !(may_be_away && error.cause() == Cause::NotFound)

@@ -1,11 +1,11 @@
 //! One change of files by a client, and a crash at any of its steps: the coordinator or a node dies, and starts again
-//! after a while. From that step on another client writes into a file that the change is about. A step is the arrival of a
-//! message or the start of a disk operation, until the change is acknowledged and its garbage is removed.
+//! after a while. From that step on another client writes into a file that the change is about. A step is the arrival
+//! of a message or the start of a disk operation, until the change is acknowledged and its garbage is removed.
 //!
 //! Seeds have such crashes too, but seldom at a given step. A change must succeed in the end: its client repeats it if
-//! the cluster cannot do it now. If it is unknown whether an attempt was made, the next one may find that it was. Then all
-//! garbage and all open puts must go, the names are those that the change gives, and the checkers of every run look at
-//! the bytes, the sizes, the names, the snapshots and the chunks.
+//! the cluster cannot do it now. If it is unknown whether an attempt was made, the next one may find that it was. Then
+//! all garbage and all open puts must go, the names are those that the change gives, and the checkers of every run
+//! look at the bytes, the sizes, the names, the snapshots and the chunks.
 
 use crate::client::SimClient;
 use crate::cluster::Cluster;
@@ -33,8 +33,8 @@ pub const SHORT_MS: u64 = 300;
 pub const LONG_MS: u64 = 9_000;
 /// One of the coordinator in which all nodes lose their leases.
 const LEASELESS_MS: u64 = 3_000;
-/// The time for which a client repeats what the cluster cannot do now, in virtual microseconds, and the pause before each
-/// repetition.
+/// The time for which a client repeats what the cluster cannot do now, in virtual microseconds, and the pause before
+/// each repetition.
 const PATIENCE_US: u64 = 60_000_000;
 const PAUSE_US: u64 = 100_000;
 /// Cells of the files beside the one that is changed.

@@ -25,8 +25,8 @@ pub struct Options {
     pub kept_line_count: usize,
     /// Clients repeat each acknowledged write later: the checker must detect it.
     pub writes_twice: bool,
-    /// Peers send altered messages beside their own, for as long as the fault periods last, and half of the runs have no
-    /// faults. Then only a panic or an endless loop is a failure.
+    /// Peers send altered messages beside their own, for as long as the fault periods last, and half of the runs have
+    /// no faults. Then only a panic or an endless loop is a failure.
     pub has_hostile_peers: bool,
 }
 

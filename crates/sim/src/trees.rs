@@ -1,6 +1,6 @@
 //! Snapshots and clones of directories under all faults, with two files that one client changes in turn. All changes up
-//! to an instant are in a snapshot, and none behind it: never a later one without an earlier one. It has those that were
-//! acknowledged before it was asked for, and none that begins behind its answer. From then on it keeps its bytes.
+//! to an instant are in a snapshot, and none behind it: never a later one without an earlier one. It has those that
+//! were acknowledged before it was asked for, and none that begins behind its answer. From then on it keeps its bytes.
 
 use crate::cells::CELL_BYTES;
 use crate::client::SimClient;

@@ -1,6 +1,6 @@
 //! The clients' work in a simulation: they read and write a few places of a few files, put and remove
-//! files, write across stripes, let files grow and shrink, and use a cache. They keep files open until these are gone. Several clients
-//! work concurrently, on several machines, and each may be killed at any instant.
+//! files, write across stripes, let files grow and shrink, and use a cache. They keep files open until these are gone.
+//! Several clients work concurrently, on several machines, and each may be killed at any instant.
 
 use crate::cached::Cached;
 use crate::cells::{cell_count, known_cells};

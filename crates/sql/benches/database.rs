@@ -3,8 +3,9 @@
 //!
 //! Each operation is a durable transaction; a creation is two. Queries and SQL transactions an operation show what the
 //! leader's cache and its shared commits save. `pgbench` sends the statements of one SQL transaction of a creation: the
-//! leader's row, rows set by one statement, rows removed by another, and the commit. It sends them from one client on the
-//! leader's row, as the leader does, and from 16 clients without that row, which no two transactions can change at a time.
+//! leader's row, rows set by one statement, rows removed by another, and the commit. It sends them from one client on
+//! the leader's row, as the leader does, and from 16 clients without that row, which no two transactions can change at
+//! a time.
 //!
 //! `cargo bench -p gabion-sql --bench database [-- --quick]`; `--quick` takes a tenth.
 

@@ -1,5 +1,5 @@
-//! The address of a database: a URL as `psql` takes it, with a password from elsewhere, and with TLS unless the server is
-//! on this machine.
+//! The address of a database: a URL as `psql` takes it, with a password from elsewhere, and with TLS unless the server
+//! is on this machine.
 
 use crate::passfile::password_of;
 use rustls::pki_types::CertificateDer;
@@ -82,8 +82,8 @@ pub struct DatabaseAddress {
 }
 
 impl DatabaseAddress {
-    /// Reads a URL such as `postgres://gabion@db.example/gabion?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem`. Several
-    /// hosts may stand between commas; the one that takes writes is used.
+    /// Reads a URL such as `postgres://gabion@db.example/gabion?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem`.
+    /// Several hosts may stand between commas; the one that takes writes is used.
     ///
     /// # Errors
     /// [`AddressError`], all but [`AddressError::Passfile`].

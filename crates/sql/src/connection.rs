@@ -22,8 +22,8 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// statement whose client is gone must end.
 const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
      SET idle_in_transaction_session_timeout = '5s'";
-/// Settings of `PostgreSQL`'s planner: each statement has one good plan, by the primary key, whatever the statistics say.
-/// Databases that do not know them do without.
+/// Settings of `PostgreSQL`'s planner: each statement has one good plan, by the primary key, whatever the statistics
+/// say. Databases that do not know them do without.
 const PLANNER: [&str; 3] = [
     "SET plan_cache_mode = force_generic_plan",
     "SET enable_seqscan = off",
@@ -314,8 +314,8 @@ async fn connect(config: &Config, tls: Option<MakeRustlsConnect>) -> Result<Clie
     Ok(client)
 }
 
-/// A commit that is answered must be on the disks of the server and of its synchronous standbys, whatever an administrator
-/// has set for speed, or sets later. The one stronger setting is kept.
+/// A commit that is answered must be on the disks of the server and of its synchronous standbys, whatever an
+/// administrator has set for speed, or sets later. The one stronger setting is kept.
 async fn require_durable_commits(client: &Client) -> Result<(), Error> {
     let shown = client.simple_query("SHOW synchronous_commit").await?;
     let is_stronger = shown.iter().any(|message| match message {

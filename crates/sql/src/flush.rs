@@ -269,8 +269,8 @@ impl Flusher {
         })
     }
 
-    /// One try. Returns whether it was this one that counts, and not an earlier one. A connection on which it fails must
-    /// be dropped, which ends its transaction.
+    /// One try. Returns whether it was this one that counts, and not an earlier one. A connection on which it fails
+    /// must be dropped, which ends its transaction.
     fn attempt(
         &self,
         connection: &Connection,

@@ -24,8 +24,8 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 pub(crate) const COMMAND_WATCH: Duration = Duration::from_secs(15);
 /// Asking for the leadership ends this long after the row could have been taken.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(5);
-/// Time without a change of the row after which its lease is over whatever the database's clock says: a leader that lives
-/// changes the row each second.
+/// Time without a change of the row after which its lease is over whatever the database's clock says: a leader that
+/// lives changes the row each second.
 const ABANDONED: Duration = Duration::from_secs(6);
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
@@ -109,8 +109,8 @@ impl Refusal {
 }
 
 impl Leader {
-    /// Begins a term. Waits until the lease of an earlier leader has expired and the row has not changed for `watch`, but
-    /// not if that leader lives. An earlier leader that has ended its lease itself is not waited for.
+    /// Begins a term. Waits until the lease of an earlier leader has expired and the row has not changed for `watch`,
+    /// but not if that leader lives. An earlier leader that has ended its lease itself is not waited for.
     pub(crate) fn acquire(
         connection: &Connection,
         holder: &str,

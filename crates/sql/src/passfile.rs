@@ -1,5 +1,5 @@
-//! Files of passwords in libpq's form: lines of `HOST:PORT:DATABASE:USER:PASSWORD`, where `*` stands for anything and `\`
-//! comes before a `:` or `\` of a field.
+//! Files of passwords in libpq's form: lines of `HOST:PORT:DATABASE:USER:PASSWORD`, where `*` stands for anything and
+//! `\` comes before a `:` or `\` of a field.
 
 use crate::address::{AddressError, host_text};
 use std::io::ErrorKind;

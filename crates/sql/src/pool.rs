@@ -45,8 +45,8 @@ impl Pool {
         }
     }
 
-    /// Runs a query on a connection. A connection on which it fails is dropped, and with it all idle ones: they may lead
-    /// to the same server.
+    /// Runs a query on a connection. A connection on which it fails is dropped, and with it all idle ones: they may
+    /// lead to the same server.
     pub(crate) fn query<T>(
         &self,
         flusher: &Flusher,

@@ -45,8 +45,8 @@ impl StoreOptions {
     /// database, since a command must not end a coordinator.
     pub const COMMAND_WATCH: Duration = COMMAND_WATCH;
 
-    /// Those of a coordinator: a minute of patience, also at the start, the watch of a lease, no note of the last commit,
-    /// and 256 MiB of rows.
+    /// Those of a coordinator: a minute of patience, also at the start, the watch of a lease, no note of the last
+    /// commit, and 256 MiB of rows.
     pub fn of(holder: impl Into<String>) -> Self {
         Self {
             holder: holder.into(),
@@ -101,8 +101,9 @@ impl fmt::Debug for Leadership {
 }
 
 impl Leadership {
-    /// Ends all use of the store, and then its lease: another process may lead at once. Operations under way end first or
-    /// fail. Waits for the database up to 3 s; behind that the lease expires by itself. Returns whether it was ended.
+    /// Ends all use of the store, and then its lease: another process may lead at once. Operations under way end first
+    /// or fail. Waits for the database up to 3 s; behind that the lease expires by itself. Returns whether it was
+    /// ended.
     ///
     /// # Panics
     /// In a task of a tokio run-time: call it from a thread that may wait.
@@ -138,8 +139,8 @@ impl PostgresStore {
     /// just been killed, waits for the end of its lease and for `watch`.
     ///
     /// # Errors
-    /// [`SqlError`]; [`SqlError::InUse`] while another process leads; [`SqlError::LostCommits`] if the database is an older
-    /// state of the one whose last commit is noted.
+    /// [`SqlError`]; [`SqlError::InUse`] while another process leads; [`SqlError::LostCommits`] if the database is an
+    /// older state of the one whose last commit is noted.
     ///
     /// # Panics
     /// In a task of a tokio run-time: call it from a thread that may wait.
@@ -255,7 +256,8 @@ fn refuse_older(
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        // In a thread, since a store may end in a task of a run-time. If the database does not answer, the lease expires.
+        // In a thread, since a store may end in a task of a run-time. If the database does not answer, the lease
+        // expires.
         let leadership = self.leadership();
         let _ = std::thread::spawn(move || leadership.release()).join();
     }

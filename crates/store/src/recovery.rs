@@ -89,7 +89,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownFormat`] when the disk holds other data; [`StoreError::NoSpace`] when
     /// there is no space for the journal; [`StoreError::Busy`] when descriptors or memory run out;
-    /// [`StoreError::Io`] when the disk fails or refuses, or the page cache hides it. Damage is no error; the report names it.
+    /// [`StoreError::Io`] when the disk fails or refuses, or the page cache hides it. Damage is no error; the report
+    /// names it.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: Options,

@@ -181,8 +181,8 @@ impl Episode<'_> {
         self.wait_until_green()
     }
 
-    /// Creates pools, and a file in each, of cells of operation 0. The first pool has two more: one that is so small that
-    /// it is inline, and one for exclusive opens.
+    /// Creates pools, and a file in each, of cells of operation 0. The first pool has two more: one that is so small
+    /// that it is inline, and one for exclusive opens.
     fn store(&mut self) -> Result<Load, Stop> {
         let pools = self.pools.clone();
         let mut files = Vec::new();

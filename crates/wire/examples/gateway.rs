@@ -9,8 +9,8 @@
 //! can make it hold: here one request a connection at a time, its line, its bytes, and the time that it may take.
 //! A test of `gabion` includes this file and starts it on a cluster (`gateway_example.rs`).
 //!
-//! Run it with the coordinator's address, its own, and the directory of its certificate, which `gabion cert issue client`
-//! makes: `cargo run -p gabion-wire --example gateway -- 127.0.0.1:7070 127.0.0.1:7080 client`.
+//! Run it with the coordinator's address, its own, and the directory of its certificate, which `gabion cert issue
+//! client` makes: `cargo run -p gabion-wire --example gateway -- 127.0.0.1:7070 127.0.0.1:7080 client`.
 
 use bytes::Bytes;
 use gabion_client::{Client, ClientOptions};

@@ -1,8 +1,8 @@
 //! Limits on connections: their number, their peers, and the descriptors that they leave free.
 //!
 //! Members of the cluster keep places that clients cannot take, so do clients at other addresses, and the
-//! process keeps descriptors for its files. A peer that has been silent for some time since it connected gives its place
-//! to a new one, so silent peers keep others out for a moment only.
+//! process keeps descriptors for its files. A peer that has been silent for some time since it connected gives its
+//! place to a new one, so silent peers keep others out for a moment only.
 
 use crate::error::WireError;
 use crate::role::Role;

@@ -208,8 +208,8 @@ impl Connection {
         &self.peer
     }
 
-    /// The version of the wire in which both sides talk. A message or a frame that a later version has added must not be
-    /// sent.
+    /// The version of the wire in which both sides talk. A message or a frame that a later version has added must not
+    /// be sent.
     pub fn version(&self) -> u16 {
         self.version
     }
@@ -224,8 +224,8 @@ impl Connection {
         self.certified.as_ref()
     }
 
-    /// The node at the other end, if this end of the connection may mean that the node has ended: no other connection has
-    /// taken its place.
+    /// The node at the other end, if this end of the connection may mean that the node has ended: no other connection
+    /// has taken its place.
     pub fn lost_node(&self, reason: &WireError) -> Option<NodeId> {
         self.peer.identity.node.filter(|_| !reason.is_replacement())
     }

@@ -58,8 +58,8 @@ impl Coordinators {
     /// A connection to the one that leads, as far as is known.
     ///
     /// # Errors
-    /// Those of [`Peers::coordinator`], if none can be reached. One that cannot pass comes first: a list with an address
-    /// of another cluster is wrong.
+    /// Those of [`Peers::coordinator`], if none can be reached. One that cannot pass comes first: a list with an
+    /// address of another cluster is wrong.
     pub(crate) async fn reach(&self, peers: &Peers) -> Result<Arc<Connection>, WireError> {
         self.reach_as(peers).await.map(|(_, connection)| connection)
     }

@@ -1,6 +1,7 @@
-//! Detects a hung disk under a process. It hangs if work waits for it and none has ended for some seconds: one long piece
-//! of work beside others that end is no hang. A disk that no longer writes may still read, though, and the page cache too.
-//! So if work is delayed, the process tries a short write. If that takes seconds, the disk hangs until a try ends soon.
+//! Detects a hung disk under a process. It hangs if work waits for it and none has ended for some seconds: one long
+//! piece of work beside others that end is no hang. A disk that no longer writes may still read, though, and the page
+//! cache too. So if work is delayed, the process tries a short write. If that takes seconds, the disk hangs until a
+//! try ends soon.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,8 @@ use tokio::time::{Instant, sleep};
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 /// The disk is worth a try if some work has waited for this time. A try that is shorter ends a hang.
 const DELAYED_AFTER: Duration = Duration::from_secs(1);
-/// The disk hangs if a try of it has not ended after this time. A file system that writes much back may hold up a sync for
-/// seconds, and many nodes of a machine at once.
+/// The disk hangs if a try of it has not ended after this time. A file system that writes much back may hold up a sync
+/// for seconds, and many nodes of a machine at once.
 const TRY_HANGS_AFTER: Duration = Duration::from_secs(7);
 /// Interval at which waits check again.
 const ASK_EVERY: Duration = Duration::from_millis(500);

@@ -33,8 +33,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// The connection fails if the peer takes no bytes, or its machine is silent, for this time.
     pub stall_timeout: Duration,
-    /// If a call is late and its connection brings no byte for this time, another connection is tried, unless this one is
-    /// younger than five times this time.
+    /// If a call is late and its connection brings no byte for this time, another connection is tried, unless this one
+    /// is younger than five times this time.
     pub silence_timeout: Duration,
     /// Bytes of slices and long messages that may wait in one connection before senders wait too.
     /// At most `u32::MAX`.

@@ -130,8 +130,8 @@ pub enum WireError {
 pub(crate) const REPLACED: &str = "a newer connection has taken its place";
 
 impl WireError {
-    /// Whether the connection was closed because another one between the same processes has taken its place: no sign that
-    /// the peer has ended.
+    /// Whether the connection was closed because another one between the same processes has taken its place: no sign
+    /// that the peer has ended.
     pub(crate) fn is_replacement(&self) -> bool {
         matches!(self, Self::Closed(reason) | Self::ClosedByPeer(reason) if reason == REPLACED)
     }

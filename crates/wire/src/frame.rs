@@ -90,8 +90,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header of `kind` for `body` in the newest version, with all numbers 0. A connection sets the version on which its
-    /// two sides have agreed.
+    /// A header of `kind` for `body` in the newest version, with all numbers 0. A connection sets the version on which
+    /// its two sides have agreed.
     ///
     /// # Errors
     /// [`WireError::TooLarge`] when the body is over [`MAX_BODY_BYTES`].

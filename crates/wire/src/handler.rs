@@ -115,8 +115,8 @@ impl<R: Rpc> Responder<R> {
     }
 
     /// Answers. If the connection has closed, the reply is dropped: the peer has seen
-    /// the end already. A reply too long for a frame becomes [`Responder::refuse`], and so does one that the connection's
-    /// version lacks.
+    /// the end already. A reply too long for a frame becomes [`Responder::refuse`], and so does one that the
+    /// connection's version lacks.
     pub fn reply(mut self, reply: &R::Reply) {
         let owed = self.take();
         let (needed, agreed) = (R::reply_since(reply), owed.connection.version());

@@ -46,8 +46,8 @@ pub(crate) async fn send_close_reason<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Sends this process's hello, receives the peer's, and checks that they match. Returns the peer's hello, and the version
-/// in which both sides talk from now on.
+/// Sends this process's hello, receives the peer's, and checks that they match. Returns the peer's hello, and the
+/// version in which both sides talk from now on.
 pub(crate) async fn exchange_hellos<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,

@@ -1,7 +1,7 @@
 //! Room for the bodies of frames while they are read: peers together make a process hold no more than this.
 //!
-//! Clients and members of the cluster have separate rooms, so that clients cannot hold up nodes. Short bodies need none:
-//! the limit on connections bounds them.
+//! Clients and members of the cluster have separate rooms, so that clients cannot hold up nodes. Short bodies need
+//! none: the limit on connections bounds them.
 
 use crate::error::WireError;
 use crate::role::Role;

@@ -119,8 +119,8 @@ impl Peers {
         }
     }
 
-    /// Uses a connection for `address` in place of another one, which stays open. If that one is not in use any more, the
-    /// new one is closed. Returns whether it is in use.
+    /// Uses a connection for `address` in place of another one, which stays open. If that one is not in use any more,
+    /// the new one is closed. Returns whether it is in use.
     pub(crate) async fn put_in_place_of(
         &self,
         (address, earlier): (&str, &Arc<Connection>),

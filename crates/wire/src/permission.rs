@@ -1,8 +1,9 @@
 //! The table of roles and requests: which process may send what. Every receiving endpoint applies it, with TLS and
 //! without.
 //!
-//! Each request has one row, and a request without a row does not compile. A row names the roles; [`claimed_node`] names
-//! the node of whom a request speaks in the first person, which must be the sender. `docs/security.md` has the table.
+//! Each request has one row, and a request without a row does not compile. A row names the roles; [`claimed_node`]
+//! names the node of whom a request speaks in the first person, which must be the sender. `docs/security.md` has the
+//! table.
 
 use gabion_layout::{Epoch, NodeId, Sequence};
 use gabion_protocol::message::{CoordinatorRequest, Effect, Flow, NodeRequest, RunPart};

@@ -160,8 +160,8 @@ impl ProcessPorts {
     /// Connects to the coordinator, if it can be reached.
     ///
     /// # Errors
-    /// [`WireError::WrongCluster`], [`WireError::Untrusted`], [`WireError::NoTls`] and [`WireError::WantsTls`]: all other
-    /// errors may be temporary.
+    /// [`WireError::WrongCluster`], [`WireError::Untrusted`], [`WireError::NoTls`] and [`WireError::WantsTls`]: all
+    /// other errors may be temporary.
     pub async fn check_cluster(&self) -> Result<(), WireError> {
         let Some(coordinator) = &self.coordinator else {
             return Ok(());

@@ -1,9 +1,9 @@
 //! Replaces the connection to a process that is silent on it.
 //!
-//! TCP repeats lost bytes less and less often. If a link was cut for four seconds, its connections may carry nothing for
-//! three more seconds after it works again. So while a process does not answer, others are tried beside the open connection,
-//! one after another, each with the short waits of a new one. A process that is merely slow sends bytes now and then; it
-//! keeps its connection.
+//! TCP repeats lost bytes less and less often. If a link was cut for four seconds, its connections may carry nothing
+//! for three more seconds after it works again. So while a process does not answer, others are tried beside the open
+//! connection, one after another, each with the short waits of a new one. A process that is merely slow sends bytes
+//! now and then; it keeps its connection.
 
 use crate::connection::Connection;
 use crate::error::REPLACED;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Least age of a connection that is replaced, in silence timeouts: an overloaded peer does not get ever more handshakes.
+/// Least age of a connection that is replaced, in silence timeouts: an overloaded peer does not get ever more
+/// handshakes.
 const LEAST_AGE: u32 = 5;
 /// Time limit of the peer's machine for an attempt.
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -52,10 +53,9 @@ impl Peers {
         })
     }
 
-    /// Begins to replace a connection on which a call was late, if it shows no life for the silence timeout since the call
-    /// began.
-    /// Attempts end when one succeeds or is refused for good, when the open connection shows life or closes, and after the
-    /// stall timeout. Returns at once.
+    /// Begins to replace a connection on which a call was late, if it shows no life for the silence timeout since the
+    /// call began. Attempts end when one succeeds or is refused for good, when the open connection shows life or
+    /// closes, and after the stall timeout. Returns at once.
     pub(crate) fn note_late(self: &Arc<Self>, watched: Watched) {
         let is_young =
             watched.connection.usage().age() < LEAST_AGE * self.endpoint().options.silence_timeout;

@@ -356,8 +356,8 @@ impl<B: Backing> SegmentCache<B> {
     ///
     /// # Errors
     /// [`ClientError::NotWrittenBack`] with the first error; all other changes were written back.
-    /// [`ClientError::Forgotten`] when the outcome of an earlier write-back cannot be determined any more: its bytes are dropped,
-    /// by this flush or by another one that this opening has not reported yet.
+    /// [`ClientError::Forgotten`] when the outcome of an earlier write-back cannot be determined any more: its bytes
+    /// are dropped, by this flush or by another one that this opening has not reported yet.
     pub(crate) async fn flush(
         &self,
         backing: &B,

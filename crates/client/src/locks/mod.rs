@@ -1,5 +1,5 @@
-//! Advisory locks that hold for all clients of the cluster. The coordinator has them; they belong to the client's session,
-//! which it renews in the background.
+//! Advisory locks that hold for all clients of the cluster. The coordinator has them; they belong to the client's
+//! session, which it renews in the background.
 //!
 //! A client relies on its locks only while its lease runs, which ends before the coordinator frees the locks. Until it
 //! knows better, operations on files with locks wait; if the locks are lost, they fail ([`ClientError::LocksLost`]) for

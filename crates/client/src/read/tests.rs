@@ -287,7 +287,8 @@ fn all_stripes_are_asked_before_the_first_answers_and_each_answer_gets_its_place
     check_order([2, 5, 0, 4, 1]);
 }
 
-/// Reads the whole file. There are never more stripes in flight than this, and another one begins when any of them ends.
+/// Reads the whole file. There are never more stripes in flight than this, and another one begins when any of them
+/// ends.
 fn check_limit(in_flight_bytes: u64, limit: usize) {
     let cluster = Cluster::default();
     let file = cluster.open(in_flight_bytes);

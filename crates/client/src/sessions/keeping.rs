@@ -87,8 +87,8 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Tells the coordinator what it does not know of the open files: at most one message of those that were closed, so that
-    /// renewals do not wait for closes that never stop. Returns whether there was anything.
+    /// Tells the coordinator what it does not know of the open files: at most one message of those that were closed,
+    /// so that renewals do not wait for closes that never stop. Returns whether there was anything.
     async fn tell(&self) -> Result<bool, CoordinatorError> {
         let Some(session) = self.sessions.present().await else {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! The sessions of a client, for its advisory locks and its open files. A file that a session has open stays until it is
-//! closed, even when it loses its last name; the coordinator knows it by the request that opens it.
+//! The sessions of a client, for its advisory locks and its open files. A file that a session has open stays until it
+//! is closed, even when it loses its last name; the coordinator knows it by the request that opens it.
 
 mod keeping;
 pub(crate) mod open_table;
@@ -57,13 +57,14 @@ impl Client {
         Ok(session)
     }
 
-    /// Opens the file that a put made, whatever its names, and holds it open: it stays until the last clone of the returned
-    /// handle is dropped, even if another client removes its last name. It goes if the coordinator does not hear this client
-    /// for ten seconds.
+    /// Opens the file that a put made, whatever its names, and holds it open: it stays until the last clone of the
+    /// returned handle is dropped, even if another client removes its last name. It goes if the coordinator does not
+    /// hear this client for ten seconds.
     ///
     /// # Errors
     /// [`ClientError::FileGone`], also if it has no name any more and this client does not have it open;
-    /// [`ClientError::Refused`] for a symbolic link and at a limit; [`ClientError::Late`]; [`ClientError::NoCoordinator`].
+    /// [`ClientError::Refused`] for a symbolic link and at a limit; [`ClientError::Late`];
+    /// [`ClientError::NoCoordinator`].
     pub async fn open_held(&self, file: PutId) -> Result<File, ClientError> {
         // It is held from before the request on: a report to another coordinator has it.
         let held = self.shared.sessions.open.hold(file);

@@ -34,8 +34,8 @@ pub(crate) struct Awaited<'s> {
 }
 
 impl ClientSession {
-    /// The session that the coordinator has begun in answer to a request of `asked_ms`. Its numbers follow those of the one
-    /// before.
+    /// The session that the coordinator has begun in answer to a request of `asked_ms`. Its numbers follow those of
+    /// the one before.
     pub(super) fn new(
         id: ClientSessionId,
         asked_ms: u64,

@@ -25,8 +25,8 @@ impl Sessions {
         last.filter(|session| !session.is_over())
     }
 
-    /// Begins a session that the coordinator has given in answer to a request of `asked_ms`. The caller has the last one
-    /// locked.
+    /// Begins a session that the coordinator has given in answer to a request of `asked_ms`. The caller has the last
+    /// one locked.
     pub(super) fn begin(
         &self,
         last: &mut Option<Arc<ClientSession>>,

@@ -172,7 +172,8 @@ pub(super) async fn file(
     }))
 }
 
-/// The location of a byte of a file, the reason for it, and the effect of a read or an update of it now: `gabion explain`.
+/// The location of a byte of a file, the reason for it, and the effect of a read or an update of it now: `gabion
+/// explain`.
 #[utoipa::path(
     get,
     path = "/api/v1/explain",

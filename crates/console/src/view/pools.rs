@@ -42,8 +42,8 @@ impl Reserves {
     }
 }
 
-/// Bytes that the nodes have free for new chunks and reserves; none if no node has told of its space. Nodes that leave have
-/// none.
+/// Bytes that the nodes have free for new chunks and reserves; none if no node has told of its space. Nodes that leave
+/// have none.
 pub fn free_bytes(usage: &ClusterUsage) -> Option<u64> {
     let of_nodes = usage.spaces.values().map(|space| space.free_bytes);
     of_nodes.reduce(u64::saturating_add)

@@ -23,7 +23,8 @@ pub struct Sample {
 pub struct Rates {
     /// By node, updates and parts of reads.
     pub served: BTreeMap<NodeId, (f64, f64)>,
-    /// Cross-rack bytes, planned and metered, of purposes with any. None are planned if other nodes have answered than before.
+    /// Cross-rack bytes, planned and metered, of purposes with any. None are planned if other nodes have answered than
+    /// before.
     pub crossing: Vec<(Purpose, f64, f64)>,
 }
 

@@ -1,7 +1,7 @@
 //! The targets on libFuzzer, which follows coverage. `cargo xtask fuzz` builds and runs it, one target in each process.
 //!
-//! `GABION_FUZZ_TARGET` names the target; all arguments are libFuzzer's. `GABION_FUZZ_SEEDS` names a directory that gets
-//! the target's first inputs before libFuzzer reads it.
+//! `GABION_FUZZ_TARGET` names the target; all arguments are libFuzzer's. `GABION_FUZZ_SEEDS` names a directory that
+//! gets the target's first inputs before libFuzzer reads it.
 
 #![no_main]
 

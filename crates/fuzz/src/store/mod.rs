@@ -1,5 +1,5 @@
-//! Stores whose files were changed: chunks, journals and reserves. Each input edits a valid store's files, in bytes or in
-//! frames, and may correct the checksums, so that damage also reaches what lies behind them.
+//! Stores whose files were changed: chunks, journals and reserves. Each input edits a valid store's files, in bytes or
+//! in frames, and may correct the checksums, so that damage also reaches what lies behind them.
 
 mod edits;
 mod frames;

@@ -1,4 +1,5 @@
-//! Opens a store with changed files and does with it what a node does: reads, scrubs, settles, writes, and opens it again.
+//! Opens a store with changed files and does with it what a node does: reads, scrubs, settles, writes, and opens it
+//! again.
 
 use super::edits::Edited;
 use super::image::{CHUNKS, Image, OPTIONS, chunk};

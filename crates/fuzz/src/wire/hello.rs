@@ -17,7 +17,8 @@ pub(crate) const TARGET: Target = Target {
     test_input_count: 400_000,
 };
 
-/// An even first byte: the others are the body of a hello, of this version or a neighbour. Otherwise they are the stream.
+/// An even first byte: the others are the body of a hello, of this version or a neighbour. Otherwise they are the
+/// stream.
 fn run(input: &[u8]) {
     let mut script = Script::new(input);
     let choice = script.u8();

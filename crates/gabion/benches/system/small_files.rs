@@ -1,5 +1,5 @@
-//! Small files: stored inline in the metadata and in stripes, by sixteen writers at once, on one cluster in turns. Beside
-//! them the local disk: new files of the same size, each written and synced, by as many threads.
+//! Small files: stored inline in the metadata and in stripes, by sixteen writers at once, on one cluster in turns.
+//! Beside them the local disk: new files of the same size, each written and synced, by as many threads.
 
 use crate::machine;
 use crate::median;

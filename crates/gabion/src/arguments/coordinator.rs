@@ -18,8 +18,8 @@ pub(crate) struct CoordinatorOptions {
     /// Create a new cluster if there is no metadata; without this option a missing directory is refused
     #[arg(long)]
     pub(crate) init: bool,
-    /// Serve reads by an earlier copy of the metadata in a file, and change nothing. It is for an emergency in which the newer
-    /// metadata are lost. 'gabion metadata restore' makes the file from a backup
+    /// Serve reads by an earlier copy of the metadata in a file, and change nothing. It is for an emergency in which
+    /// the newer metadata are lost. 'gabion metadata restore' makes the file from a backup
     #[arg(long, conflicts_with_all = ["init", "metrics", "metadata_log"])]
     pub(crate) recover: bool,
     #[command(flatten)]

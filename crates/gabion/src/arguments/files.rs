@@ -104,7 +104,8 @@ pub(crate) struct ListOptions {
     /// List only names with this prefix
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Cut each name behind the first delimiter after the prefix, and show equal results once: with /, one level of names
+    /// Cut each name behind the first delimiter after the prefix, and show equal results once: with /, one level of
+    /// names
     #[arg(long, value_name = "TEXT")]
     pub(crate) delimiter: Option<String>,
     /// List only names that sort after this one

@@ -89,8 +89,8 @@ pub(crate) struct NbdServeOptions {
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
     /// Directory of server-cert.pem and server-key.pem, and of ca-cert.pem and perhaps ca-crl.pem for the clients'
-    /// certificates. Clients by TCP then have to begin TLS, and to show a certificate that an authority in ca-cert.pem has
-    /// signed. These are not the cluster's certificates, which --tls names
+    /// certificates. Clients by TCP then have to begin TLS, and to show a certificate that an authority in ca-cert.pem
+    /// has signed. These are not the cluster's certificates, which --tls names
     #[arg(long, value_name = "DIR")]
     pub(crate) tls_certificates: Option<PathBuf>,
     /// Also admit clients that show no certificate; TLS still encrypts their bytes. DIR then needs no ca-cert.pem

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 /// The database in which a coordinator keeps the metadata.
 #[derive(Args, Debug)]
 pub(crate) struct MetadataOptions {
-    /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in --data]. The password comes from
-    /// PGPASSWORD, from the file PGPASSFILE (or ~/.pgpass), or from --metadata-file
+    /// Database of the metadata, as postgres://USER@HOST:PORT/DATABASE [default: a file in --data]. The password comes
+    /// from PGPASSWORD, from the file PGPASSFILE (or ~/.pgpass), or from --metadata-file
     #[arg(long, value_name = "URL")]
     pub(crate) metadata: Option<String>,
     /// File with the database's URL, which may contain the password
     #[arg(long, value_name = "FILE", conflicts_with = "metadata")]
     pub(crate) metadata_file: Option<PathBuf>,
-    /// Directory on another disk for a second copy of the metadata in a file. Each change is durable there too before it
-    /// is acknowledged; 'gabion metadata restore' makes the file again, and 'gabion metadata backup' copies the directory
+    /// Directory on another disk for a second copy of the metadata in a file. Each change is durable there too before
+    /// it is acknowledged; 'gabion metadata restore' makes the file again, and 'gabion metadata backup' copies the
+    /// directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["metadata", "metadata_file"])]
     pub(crate) metadata_log: Option<PathBuf>,
     /// Seconds to wait at the start for a database that cannot be reached
@@ -51,7 +52,8 @@ pub(crate) enum MetadataCommand {
         #[arg(long)]
         new_base: bool,
     },
-    /// Make the file of the metadata again from the metadata log or its backup, with every acknowledged change that it has
+    /// Make the file of the metadata again from the metadata log or its backup, with every acknowledged change that it
+    /// has
     Restore {
         /// Directory of --metadata-log, which no coordinator uses now, or of a backup
         #[arg(long, value_name = "DIR")]
@@ -60,8 +62,8 @@ pub(crate) enum MetadataCommand {
         #[arg(long, value_name = "PLACE")]
         to: String,
     },
-    /// List files that a coordinator with --recover does not serve, and files whose bytes may be older there than in the
-    /// cluster
+    /// List files that a coordinator with --recover does not serve, and files whose bytes may be older there than in
+    /// the cluster
     Recovery,
     /// Read every row of a stopped cluster's metadata, and report each contradiction
     Check {

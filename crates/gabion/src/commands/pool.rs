@@ -166,8 +166,8 @@ async fn order(
     show_converted(&before, &after, format)
 }
 
-/// The counts when no conversion runs, because one counts a moment after its file has the new form. Those of other files
-/// may run for long, so the wait is short.
+/// The counts when no conversion runs, because one counts a moment after its file has the new form. Those of other
+/// files may run for long, so the wait is short.
 async fn when_counted(client: &Client) -> Result<LifecycleStatus, Failure> {
     let end = Instant::now() + COUNT_PATIENCE;
     loop {

@@ -1,5 +1,5 @@
-//! `gabion metadata recovery`: what a coordinator with `--recover` does not serve, and what may be older there than in the
-//! cluster.
+//! `gabion metadata recovery`: what a coordinator with `--recover` does not serve, and what may be older there than in
+//! the cluster.
 
 use super::connect;
 use crate::arguments::Place;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Ends the name of a file until it is whole.
 const UNFINISHED: &str = ".unfinished";
 
-/// Makes a file that gets its name when it is whole and checked, so that no coordinator takes a part of a copy for metadata.
-/// What an interrupted command has left of it is removed first.
+/// Makes a file that gets its name when it is whole and checked, so that no coordinator takes a part of a copy for
+/// metadata. What an interrupted command has left of it is removed first.
 ///
 /// # Errors
 /// Those of `make`, and exit code 1 when the directory cannot be written. Then no file is left.

@@ -39,8 +39,8 @@ fn metered_and_advised(
 /// Time in which one of the replays must send what is advised.
 const REPLAYS_MAX: Duration = Duration::from_mins(6);
 
-/// A slow machine makes a client ask again, and what is sent twice is metered twice. Where a node is thought to be down,
-/// less is sent. Then the replay is made anew, until a busy disk has had time to calm down.
+/// A slow machine makes a client ask again, and what is sent twice is metered twice. Where a node is thought to be
+/// down, less is sent. Then the replay is made anew, until a busy disk has had time to calm down.
 fn check(cluster: &TestCluster, trace: &str, (scheme, pool): (&str, &str)) {
     let begin = Instant::now();
     let mut pairs = Vec::new();
@@ -135,7 +135,8 @@ fn commits_between_updates_are_advised_too() {
     }
 }
 
-/// The bytes that nodes have sent across racks so far for updates, replicas, commits and grouping, and those of grouping.
+/// The bytes that nodes have sent across racks so far for updates, replicas, commits and grouping, and those of
+/// grouping.
 fn sent_for_updates(cluster: &TestCluster) -> [u64; 2] {
     let status = cluster.json(&["cluster", "status"]);
     let rows = status["traffic"].as_array().expect("a list").iter();
@@ -152,8 +153,8 @@ fn sent_for_updates(cluster: &TestCluster) -> [u64; 2] {
     ]
 }
 
-/// All commits are at the end, so that no update comes between a commit and the exchange after it, which the coordinator
-/// makes in the background.
+/// All commits are at the end, so that no update comes between a commit and the exchange after it, which the
+/// coordinator makes in the background.
 #[test]
 fn exchanges_of_data_grouping_are_advised_too() {
     let cluster = without_failures(3);
@@ -213,8 +214,8 @@ fn metered(cluster: &TestCluster, trace: &str, (scheme, pool): (&str, &str)) -> 
     metered.map(|bytes| bytes.expect("a number")).sum()
 }
 
-/// The advice has no file to look at, and pools place their stripes at random: what one sends is in the interval that is
-/// advised for 95 of 100, so that three in a row are outside once in 8,000 runs.
+/// The advice has no file to look at, and pools place their stripes at random: what one sends is in the interval that
+/// is advised for 95 of 100, so that three in a row are outside once in 8,000 runs.
 #[test]
 fn a_pool_sends_what_is_advised_for_pools() {
     let cluster = without_failures(4);

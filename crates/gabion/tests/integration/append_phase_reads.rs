@@ -136,8 +136,8 @@ fn keeper(nodes: &[u64]) -> u64 {
     u64::from(keepers.expect("there are four parity nodes")[0].0)
 }
 
-/// With one interim replica, CAU promises one failure: when a data node and the node with its replica are gone, no other
-/// node has the acknowledged bytes. The read must not give the bytes of the last commit in their place.
+/// With one interim replica, CAU promises one failure: when a data node and the node with its replica are gone, no
+/// other node has the acknowledged bytes. The read must not give the bytes of the last commit in their place.
 #[test]
 fn a_read_of_cau_waits_for_the_nodes_that_alone_have_acknowledged_bytes() {
     let bed = Bed::new("cau", "rs(4,4)", 1);

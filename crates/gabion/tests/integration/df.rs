@@ -63,8 +63,8 @@ fn number(value: &Value, field: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
-/// The space of all files by `stat`: logical, inline, raw and reserved bytes. A stripe of several files counts once, and
-/// each of these files tells it as shared.
+/// The space of all files by `stat`: logical, inline, raw and reserved bytes. A stripe of several files counts once,
+/// and each of these files tells it as shared.
 fn space_by_stat(cluster: &TestCluster) -> [u64; 4] {
     let (mut logical, mut inline) = (0, 0);
     let mut stripes: BTreeMap<u64, (u64, u64, Vec<bool>)> = BTreeMap::new();
@@ -222,9 +222,9 @@ fn df_stat_and_the_directories_of_nodes_agree_after_every_kind_of_change() {
     let df = cluster.json(&["df"]);
     assert_eq!(number(&df["all"], "inline_bytes"), 1000);
     let vm = &df["pools"][0];
-    // Holes are in the logical bytes alone. Whole stripes are 16 of the disk and 2 that it has written since, 1 of the cut
-    // file and 2 in holes. Short ones are those of 8 small files and the end of the cut file. Each has four chunks, and
-    // each chunk a header and checksums.
+    // Holes are in the logical bytes alone. Whole stripes are 16 of the disk and 2 that it has written since, 1 of the
+    // cut file and 2 in holes. Short ones are those of 8 small files and the end of the cut file. Each has four
+    // chunks, and each chunk a header and checksums.
     assert!(number(vm, "logical_bytes") > 1 << 30, "{df}");
     let raw = number(vm, "raw_bytes");
     let chunks = |stripes: u64, bytes: u64| 4 * stripes * (bytes + 8192);
@@ -286,8 +286,8 @@ fn a_mount_shows_the_space_without_reserves_and_without_nodes_that_leave() {
         )
     };
     let is_about = |shown: u64, bytes: u64| shown.abs_diff(bytes) * 20 <= bytes;
-    // Two data chunks, two parity chunks, and a reserve behind each of these: a third is for data. Others use the disk too,
-    // so it may change between two commands.
+    // Two data chunks, two parity chunks, and a reserve behind each of these: a third is for data. Others use the disk
+    // too, so it may change between two commands.
     let mut total_before = 0;
     wait_for("the mount shows a third of all nodes' space", || {
         let df = cluster.json(&["df"]);

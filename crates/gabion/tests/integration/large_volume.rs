@@ -103,8 +103,8 @@ fn are_between(numbers: &[u64], least: &[u64], most: &[u64]) -> bool {
 /// The name of a snapshot or clone, and the numbers that its places have at least and at most.
 type Limits = (String, Vec<u64>, Vec<u64>);
 
-/// Changes the volume as a whole while writers overwrite their places: snapshots and a clone, a rename, a truncation. Ends
-/// when all places were written before and after that.
+/// Changes the volume as a whole while writers overwrite their places: snapshots and a clone, a rename, a truncation.
+/// Ends when all places were written before and after that.
 async fn change_under_writers(
     cluster: &TestCluster,
     disk: &File,

@@ -54,8 +54,8 @@ fn check(cluster: &TestCluster, of: &Descriptor, trace: &str, first: u32) -> u64
     };
     // Makes the file; what is sent for that is planned too, but not part of the report.
     replay(1);
-    // On a machine that stands still for seconds, a request is tried again or a read asks a second source. Then plans and
-    // meters differ, and the replay says nothing. A fault of the counting shows in each replay.
+    // On a machine that stands still for seconds, a request is tried again or a read asks a second source. Then plans
+    // and meters differ, and the replay says nothing. A fault of the counting shows in each replay.
     let mut differences = Vec::new();
     let attempt = |_| {
         let before = sent(cluster);

@@ -1,4 +1,5 @@
-//! Mounts with `cache=SIZE`: bytes reach the cluster when a file is synced or closed, and what programs see is the same.
+//! Mounts with `cache=SIZE`: bytes reach the cluster when a file is synced or closed, and what programs see is the
+//! same.
 
 use crate::support::mount::{Mounted, can_mount};
 use crate::support::{TestCluster, pattern, wait_for};

@@ -186,8 +186,8 @@ fn a_coordinator_that_is_killed_loses_no_file_that_is_open() {
     wait_for("the space is free", || used(&cluster) == (0, 0, 0));
 }
 
-/// Has two files open, waits for a line, and writes to both. A process of its own: each process that this one starts would
-/// close the files, for which the kernel asks the mount, and the mount is stopped.
+/// Has two files open, waits for a line, and writes to both. A process of its own: each process that this one starts
+/// would close the files, for which the kernel asks the mount, and the mount is stopped.
 const HOLDER: &str = r#"exec 3<>"$1" 4<>"$2"; echo open; read -r
 printf late >&3; echo "first $?"; printf later >&4; echo "second $?""#;
 

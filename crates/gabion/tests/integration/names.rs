@@ -396,8 +396,8 @@ async fn files_are_removed_by_prefix_while_another_client_removes_some_of_them()
     let mut removal = command.stdout(writer).spawn().expect("it starts");
     // It has an end to write to.
     drop(command);
-    // The command has the whole first page when it removes a name. It waits then until that is read, with few more removals
-    // in flight.
+    // The command has the whole first page when it removes a name. It waits then until that is read, with few more
+    // removals in flight.
     while client.ls("d/00").await.expect("the cluster answers").len() == 100 {
         let ended = removal.try_wait().expect("the child is ours");
         assert_eq!(ended, None, "it waits until it is read");

@@ -1,5 +1,5 @@
-//! A recovery: the metadata are lost after their last backup. A coordinator on the restored backup serves what the nodes still
-//! confirm, names the rest, and changes nothing.
+//! A recovery: the metadata are lost after their last backup. A coordinator on the restored backup serves what the
+//! nodes still confirm, names the rest, and changes nothing.
 
 use crate::support::{TestCluster, fails, fails_on, gabion, path_text, pattern, wait_for};
 use serde_json::{Value, json};
@@ -119,7 +119,8 @@ fn change(cluster: &TestCluster) -> u64 {
     let mut gone = ids(cluster, "replaced");
     gone.extend(ids(cluster, "removed"));
     gone.extend(ids(cluster, "shared"));
-    // The write gives the file a new stripe. The old layout leads to the stripe of the snapshot, which has the old bytes.
+    // The write gives the file a new stripe. The old layout leads to the stripe of the snapshot, which has the old
+    // bytes.
     cluster.run(&["snapshot", "shared", "snapshot-of-shared"]);
     cluster.write("shared", 0, &pattern(512, 98));
     cluster.write("file-0", 20_000, &pattern(512, 99));

@@ -231,8 +231,8 @@ fn chunk_files(cluster: &TestCluster) -> [BTreeSet<(u64, String)>; 2] {
     [expected, found]
 }
 
-/// A scrub finds no damage. It cannot ask node `lost`, names it, and fails for that. On a busy machine it is made again until
-/// it can ask all others.
+/// A scrub finds no damage. It cannot ask node `lost`, names it, and fails for that. On a busy machine it is made
+/// again until it can ask all others.
 fn check_scrub(cluster: &TestCluster, lost: u64, round: u64) {
     wait_for("a scrub reaches all nodes but the lost one", || {
         let scrub = cluster.output(&["--format=json", "scrub"]);

@@ -5,7 +5,8 @@ use crate::support::{TestCluster, fails_on, pattern, wait_for};
 const KIB: usize = 1024;
 
 fn small_cluster() -> (TestCluster, Vec<u8>) {
-    // So long a lease that a busy machine delays no node for it: chunks are counted, and those of that one would be too.
+    // So long a lease that a busy machine delays no node for it: chunks are counted, and those of that one would be
+    // too.
     let cluster = TestCluster::start_with(3, 3, &["--lease-ms=10000", "--grace-s=3600"]);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=64KiB"]);
     // Whole stripes, so that all chunks have one size, and so many that each node has some.

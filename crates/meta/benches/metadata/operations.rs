@@ -16,8 +16,8 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Clients that work at a time.
 const CLIENT_COUNTS: [u64; 2] = [1, 16];
 
-/// Makes files in stripes and inline, opens and renames them, about `count` for each number of clients, and reports each rate: the operation, the
-/// clients, and how many a second.
+/// Makes files in stripes and inline, opens and renames them, about `count` for each number of clients, and reports
+/// each rate: the operation, the clients, and how many a second.
 pub(crate) fn rates<K: KeyValue + Sync>(
     (meta, pool): (&Meta<K>, &PoolRecord),
     count: u64,

@@ -1,12 +1,12 @@
-//! Backups of a metadata log, made while a coordinator writes it. A backup is a directory with files as the log has them,
-//! so it is restored like a log (`RedbStore::restore`). No lock of the log is taken.
+//! Backups of a metadata log, made while a coordinator writes it. A backup is a directory with files as the log has
+//! them, so it is restored like a log (`RedbStore::restore`). No lock of the log is taken.
 //!
 //! A run first reads what the log and the backup have, and changes nothing. Then it copies the base if it is a new one,
 //! and each log file of which the backup has less. A file gets its name when it is whole and durable, in the order of
 //! the changes, so the backup can be restored after each step, as of the same change or a later one. A file that has
-//! grown is written anew, with the part that the backup has: blocks that were appended to it without a sync between them
-//! could be left with a hole after a loss of power, and that is damage. At the end the backup is read back, and only then
-//! are the files removed that a new base replaces.
+//! grown is written anew, with the part that the backup has: blocks that were appended to it without a sync between
+//! them could be left with a hole after a loss of power, and that is damage. At the end the backup is read back, and
+//! only then are the files removed that a new base replaces.
 
 mod error;
 mod past;
@@ -48,9 +48,9 @@ pub struct BackedUp {
     pub torn_bytes: u64,
 }
 
-/// Copies to a directory what a metadata log has and the backup in that directory lacks. A coordinator may write the log
-/// during the call. The backup has every change that was acknowledged before the call, also if a process ends at any moment
-/// of it.
+/// Copies to a directory what a metadata log has and the backup in that directory lacks. A coordinator may write the
+/// log during the call. The backup has every change that was acknowledged before the call, also if a process ends at
+/// any moment of it.
 ///
 /// # Errors
 /// [`BackupError`]. The backup in the directory can be restored as before.
@@ -58,8 +58,8 @@ pub fn back_up(from: &Path, to: &Path) -> Result<BackedUp, BackupError> {
     back_up_in_steps((from, to), false, &|_| Ok(()))
 }
 
-/// The same, and also copies the base if the backup has that base already, which may be damaged. The new copy takes the place
-/// of the old one when it is whole, durable and read back.
+/// The same, and also copies the base if the backup has that base already, which may be damaged. The new copy takes
+/// the place of the old one when it is whole, durable and read back.
 ///
 /// # Errors
 /// Those of [`back_up`]; [`BackupError::DamagedBase`] only if the log has no base of that number.

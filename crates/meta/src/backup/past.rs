@@ -54,8 +54,8 @@ impl Past {
         })
     }
 
-    /// Whether a later state of the store with the earlier past may have this one. Starts that were forgotten since tell
-    /// nothing.
+    /// Whether a later state of the store with the earlier past may have this one. Starts that were forgotten since
+    /// tell nothing.
     pub(super) fn may_follow(&self, earlier: &Self) -> bool {
         let Some((last, start)) = earlier.starts.last() else {
             return true;

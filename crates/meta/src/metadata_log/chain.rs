@@ -115,8 +115,8 @@ impl Chain {
         self.files(visit, |_, _| Ok(()))
     }
 
-    /// Visits the changes behind the base as [`Chain::changes`] does, and after those of a file the file itself: its path,
-    /// and its bytes as far as they are whole.
+    /// Visits the changes behind the base as [`Chain::changes`] does, and after those of a file the file itself: its
+    /// path, and its bytes as far as they are whole.
     pub(crate) fn files<E: From<LogError>>(
         &self,
         mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
@@ -155,8 +155,8 @@ impl Chain {
     }
 }
 
-/// Visits the header and the blocks of a base in their order: the bytes of each, and its rows. Returns how many rows there
-/// are.
+/// Visits the header and the blocks of a base in their order: the bytes of each, and its rows. Returns how many rows
+/// there are.
 ///
 /// # Errors
 /// [`LogError`] if the file is not a whole base of this position; errors of the visitor.

@@ -1,6 +1,7 @@
 //! The files of a metadata log: names, headers and blocks.
 //!
-//! A file is a header and blocks. A block is written only when all earlier ones are synced, so only the last one may be torn.
+//! A file is a header and blocks. A block is written only when all earlier ones are synced, so only the last one may
+//! be torn.
 
 use super::error::{LogError, system};
 use crc_fast::{CrcAlgorithm, Digest};

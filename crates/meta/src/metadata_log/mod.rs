@@ -1,9 +1,9 @@
-//! The metadata log: a second copy of a store's rows, in a directory on another disk. It is a *base* with all rows as of
-//! one change, and *logs* with the changes since. A change is durable in it before it is acknowledged, so nothing that a
-//! coordinator has acknowledged is lost with the disk of its store.
+//! The metadata log: a second copy of a store's rows, in a directory on another disk. It is a *base* with all rows as
+//! of one change, and *logs* with the changes since. A change is durable in it before it is acknowledged, so nothing
+//! that a coordinator has acknowledged is lost with the disk of its store.
 //!
-//! A store and its log know their positions in one history (`files.rs`). A log that is ahead has changes that the store's
-//! disk has lost or that were never acknowledged: the store takes them over. Any other difference is refused.
+//! A store and its log know their positions in one history (`files.rs`). A log that is ahead has changes that the
+//! store's disk has lost or that were never acknowledged: the store takes them over. Any other difference is refused.
 
 mod chain;
 mod error;
@@ -337,8 +337,8 @@ pub(crate) fn check_there(directory: &Path) -> Result<(), LogError> {
     Err(LogError::Missing(directory.to_owned()))
 }
 
-/// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns its end, and
-/// the number of transactions.
+/// Reads a log: first the rows of its base in pages, then the changes of each transaction behind it. Returns its end,
+/// and the number of transactions.
 ///
 /// # Errors
 /// [`LogError`] without a whole log; errors of the visitors.

@@ -1,5 +1,5 @@
-//! The metadata log of a store: its beginning, new bases, what a store takes over from it, and a store that is restored from
-//! it.
+//! The metadata log of a store: its beginning, new bases, what a store takes over from it, and a store that is
+//! restored from it.
 
 use super::{LATER, NOW, POSITION, ROWS, RedbStore, Restored, View};
 use super::{change_rows, lock, name_new_file, new_file, remove_unfinished, storage, stored_in};
@@ -42,11 +42,12 @@ impl RedbStore {
         Ok(self)
     }
 
-    /// Restores the store of a metadata log: a new file at `path` with all changes that the log has. Another process must
-    /// not use the log. A restored store goes on with the same log.
+    /// Restores the store of a metadata log: a new file at `path` with all changes that the log has. Another process
+    /// must not use the log. A restored store goes on with the same log.
     ///
     /// # Errors
-    /// [`MetaError::Log`] if the log is not whole; [`MetaError::Exists`] if there is a file at `path`; errors of the store.
+    /// [`MetaError::Log`] if the log is not whole; [`MetaError::Exists`] if there is a file at `path`; errors of the
+    /// store.
     pub fn restore(path: &Path, log: &Path) -> Result<Restored, MetaError> {
         if path.try_exists().map_err(storage("look for the store"))? {
             return Err(MetaError::Exists {
@@ -93,7 +94,8 @@ impl RedbStore {
         log.wants_base().then(|| log.directory().to_owned())
     }
 
-    /// Writes a new base of the metadata log if one is due. Transactions continue during that. Returns whether it wrote one.
+    /// Writes a new base of the metadata log if one is due. Transactions continue during that. Returns whether it
+    /// wrote one.
     ///
     /// # Errors
     /// [`MetaError::Log`], after which the log continues without a new base; errors of the store.

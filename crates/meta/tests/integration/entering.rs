@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const SEGMENT: u64 = 4096;
 /// Stripes that the test's client reserves at a time.
 const BATCH: u64 = 256;
-/// Rows that a transaction reads in lists and changes: it makes at most as many stripes of six chunks garbage as a put may
-/// have pending.
+/// Rows that a transaction reads in lists and changes: it makes at most as many stripes of six chunks garbage as a put
+/// may have pending.
 const ROWS_MAX: usize = PENDING_STRIPES_MAX as usize * (6 + 12) + 40;
 
 /// A store that counts the rows which each transaction changes.

@@ -1,5 +1,5 @@
-//! Ids come from leased blocks: no transaction changes a row for them, none is used again, and metadata know which stripes
-//! they have ever issued.
+//! Ids come from leased blocks: no transaction changes a row for them, none is used again, and metadata know which
+//! stripes they have ever issued.
 
 use crate::fixture::{cluster, one_file, place, segments};
 use gabion_layout::StripeId;

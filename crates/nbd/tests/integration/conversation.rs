@@ -6,8 +6,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest wait for what must come. It ends a test that hangs, and is no measure: a loaded machine may take many times what
-/// an idle one does.
+/// Longest wait for what must come. It ends a test that hangs, and is no measure: a loaded machine may take many times
+/// what an idle one does.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) const READ: u16 = 0;

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 const PAYLOAD: u16 = 1 << 5;
 
-/// Limits that a test meets soon. What must succeed is never under the limit of a stall: a handshake is not, and requests
-/// and replies are so small that they are sent at once.
+/// Limits that a test meets soon. What must succeed is never under the limit of a stall: a handshake is not, and
+/// requests and replies are so small that they are sent at once.
 fn limits() -> Limits {
     Limits {
         connection_count: 3,
@@ -123,8 +123,8 @@ async fn a_peer_that_sends_a_payload_byte_by_byte_loses_the_connection() {
 async fn who_takes_no_replies_loses_the_connection() {
     let serving = Serving::start(limits()).await;
     let mut talk = Talk::attach(&serving, "vm/disk").await;
-    // Whole bytes, and not the holes that they are. One packet has both requests: the first reply may be late before a second
-    // packet is sent.
+    // Whole bytes, and not the holes that they are. One packet has both requests: the first reply may be late before a
+    // second packet is sent.
     let bytes = 32 << 20;
     let reads = [1, 2].map(|cookie| header((READ, WHOLE), cookie, (0, bytes)));
     talk.send(&[&reads[0], &reads[1]]).await;

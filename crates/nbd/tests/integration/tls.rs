@@ -1,4 +1,5 @@
-//! TLS: Debian's tools attach by it, and it refuses clients without a good certificate and bytes that are not encrypted.
+//! TLS: Debian's tools attach by it, and it refuses clients without a good certificate and bytes that are not
+//! encrypted.
 
 use crate::conversation::{DISC, PATIENCE, READ, Talk, WHOLE, WRITE, go};
 use crate::serving::Serving;

@@ -52,8 +52,8 @@ pub struct Descriptor {
     pub(super) planner: Planner,
     /// The ways for several chunks of one stripe, the usual one first; none if it repairs one chunk after another.
     pub(super) together: &'static [MultiScheme<'static>],
-    /// Whether all helpers form one chain in the order of the repair's path, so that a path along faster links is faster
-    /// (`ECPipe` section 4.3).
+    /// Whether all helpers form one chain in the order of the repair's path, so that a path along faster links is
+    /// faster (`ECPipe` section 4.3).
     pub is_one_chain: bool,
 }
 

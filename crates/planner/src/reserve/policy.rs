@@ -329,8 +329,8 @@ mod tests {
         assert_eq!((tight.reserved_bytes, tight.merges), (CHUNK, true));
     }
 
-    /// Sends writes of 4 KiB to one reserve, as many in each period as given; returns writes, stalls, and the sum of the
-    /// reserve's sizes at the ends of periods.
+    /// Sends writes of 4 KiB to one reserve, as many in each period as given; returns writes, stalls, and the sum of
+    /// the reserve's sizes at the ends of periods.
     fn run(policy: &Policy, first_bytes: u64, writes_by_period: &[u64]) -> (u64, u64, u64) {
         const RECORD: u64 = 4096 + 64;
         let (mut reserve, mut now) = (Reserve::default(), usage(first_bytes, 0, 0));

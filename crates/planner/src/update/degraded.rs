@@ -71,9 +71,9 @@ impl Substitute {
     /// Chooses for a lost data chunk. The choice depends only on the stripe and its losses, so that
     /// the node that stages new bytes and the node that plans agree if they know of the same losses.
     ///
-    /// All parity nodes of the chunk get its delta, so the substitute is one of them, in the rack that has the most: this
-    /// sends the fewest deltas across racks. Helpers are taken from as few racks as
-    /// possible, the substitute's own first.
+    /// All parity nodes of the chunk get its delta, so the substitute is one of them, in the rack that has the most:
+    /// this sends the fewest deltas across racks. Helpers are taken from as few racks as possible, the substitute's
+    /// own first.
     pub(super) fn of(
         stripe: &Stripe<'_>,
         chunk: ChunkIndex,

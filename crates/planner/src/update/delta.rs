@@ -63,8 +63,8 @@ pub fn delta(
     }))
 }
 
-/// Plans the steps of an update of a replicated stripe: each copy that is left gets the new bytes as they are. So no node
-/// reads old bytes, and a lost copy changes nothing for the others.
+/// Plans the steps of an update of a replicated stripe: each copy that is left gets the new bytes as they are. So no
+/// node reads old bytes, and a lost copy changes nothing for the others.
 fn copy_all(
     b: &mut PlanBuilder,
     stripe: &Stripe<'_>,

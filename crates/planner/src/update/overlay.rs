@@ -1,12 +1,12 @@
 //! Overlay reads: reads of a stripe with lost chunks in an append phase, without a commit.
 //!
-//! The newest bytes of a data chunk are its bytes as of the last commit, and in their place the bytes that were appended
-//! since. Parity and the chunks' stored bytes determine the former whatever was appended, because both are as of the last
-//! commit. The logs have the latter: the data node's own, and those of the nodes with copies. So where a log has new
-//! bytes, the read recalls them; all other bytes of a lost chunk go through the code. The method is ours.
+//! The newest bytes of a data chunk are its bytes as of the last commit, and in their place the bytes that were
+//! appended since. Parity and the chunks' stored bytes determine the former whatever was appended, because both are as
+//! of the last commit. The logs have the latter: the data node's own, and those of the nodes with copies. So where a
+//! log has new bytes, the read recalls them; all other bytes of a lost chunk go through the code. The method is ours.
 //!
-//! The plan depends only on which logs have which bytes ([`super::Waiting`]), so this file serves all schemes with append
-//! phases: PARIX recalls from any parity node, CAU from nodes with interim replicas.
+//! The plan depends only on which logs have which bytes ([`super::Waiting`]), so this file serves all schemes with
+//! append phases: PARIX recalls from any parity node, CAU from nodes with interim replicas.
 
 use super::waiting::newest_of;
 use crate::repair::Scheme;
@@ -172,7 +172,8 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// The place of a node among the helpers, of which the nearest come last: 0 for any other. None if the node is lost.
+    /// The place of a node among the helpers, of which the nearest come last: 0 for any other. None if the node is
+    /// lost.
     fn nearness(&self, node: NodeId, helpers: &[ChunkIndex]) -> Option<usize> {
         let held = self.stripe.placement.iter().position(|&at| at == node)?;
         let held = ChunkIndex::new(held);

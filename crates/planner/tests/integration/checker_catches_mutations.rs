@@ -613,8 +613,8 @@ fn a_delta_logged_for_another_chunk_is_refused_even_if_sums_agree() {
     assert!(matches!(error, CheckError::Wrong { .. }), "{error}");
 }
 
-/// A plan that delivers what a chunk had at the last commit would lose an acknowledged update, and one that recalls from
-/// a lost node would wait for it.
+/// A plan that delivers what a chunk had at the last commit would lose an acknowledged update, and one that recalls
+/// from a lost node would wait for it.
 #[test]
 fn a_read_must_overlay_what_logs_have_and_from_nodes_that_are_left() {
     let code: Code = "rs(4,2)".parse().unwrap();

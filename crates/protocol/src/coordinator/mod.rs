@@ -134,8 +134,9 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         ports.spawn(begin.boxed());
     }
 
-    /// Ends clients' sessions without renewals, until the metadata store fails. No renewal was answered or noted before most
-    /// nodes had been heard. So clients first get as much time again for renewals, at most that of a session.
+    /// Ends clients' sessions without renewals, until the metadata store fails. No renewal was answered or noted
+    /// before most nodes had been heard. So clients first get as much time again for renewals, at most that of a
+    /// session.
     async fn expire_sessions(self: Arc<Self>) {
         let core = &self.shared.core;
         core.ports
@@ -178,11 +179,11 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(page)
     }
 
-    /// Waits until most nodes have been heard, if the request needs that. Rejects the request if it takes too long, or if
-    /// this process may not answer for now.
+    /// Waits until most nodes have been heard, if the request needs that. Rejects the request if it takes too long, or
+    /// if this process may not answer for now.
     async fn until_able(&self, request: &Ask) -> Answer<()> {
-        // While this process may not lead, a sign of life is noted, so that its sender does not count as silent, and judged
-        // behind that.
+        // While this process may not lead, a sign of life is noted, so that its sender does not count as silent, and
+        // judged behind that.
         let is_sign_of_life = matches!(
             request,
             Ask::Heartbeat(_) | Ask::RenewSession(_) | Ask::RenewExclusive(_) | Ask::TouchPut(_)
@@ -238,8 +239,8 @@ impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
         Ok(self.shared.core.with_meta(find).await?)
     }
 
-    /// Waits until this coordinator answers clients: most nodes have contacted it since its start, and none of these knows
-    /// newer metadata. Returns false if it stops before.
+    /// Waits until this coordinator answers clients: most nodes have contacted it since its start, and none of these
+    /// knows newer metadata. Returns false if it stops before.
     pub async fn until_it_serves(&self) -> bool {
         self.members.until_most_heard().await
     }

@@ -31,7 +31,8 @@ impl Rejection {
         }
     }
 
-    /// The rejection of a request that goes by its sender's layout of a file, or by places that were chosen for stripes.
+    /// The rejection of a request that goes by its sender's layout of a file, or by places that were chosen for
+    /// stripes.
     pub(super) fn of_layout(error: MetaError) -> Self {
         match error {
             // The client's layout is old. With a new one, the client may succeed or learn the reason.

@@ -30,8 +30,8 @@ impl Users {
 }
 
 impl<K: KeyValue + Send + Sync + 'static> Coordinator<K> {
-    /// The space of files, chunks and reserves by pool, and of nodes. The counts of files and chunks may have begun this
-    /// time before the request; without one, they begin after it.
+    /// The space of files, chunks and reserves by pool, and of nodes. The counts of files and chunks may have begun
+    /// this time before the request; without one, they begin after it.
     pub(super) async fn usage(self: &Arc<Self>, age_ms: Option<u64>) -> Answer<ClusterUsage> {
         let core = &self.shared.core;
         let (now_ms, count) = (|| core.ports.now_ms(), || core.scan_meta(count_pools));

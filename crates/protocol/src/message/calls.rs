@@ -5,8 +5,8 @@
 ///
 /// A request is `Name { fields }`, `Name[field]` or `Name`; or `Name(Type)` where a type of its own is
 /// there already. `-> Reply { answer => reply }` says which answers of the peer are this request's replies;
-/// a request without that is answered with `Done`. Each side is a pattern and an expression: the asker reads the list from
-/// left to right, the peer from right to left.
+/// a request without that is answered with `Done`. Each side is a pattern and an expression: the asker reads the list
+/// from left to right, the peer from right to left.
 macro_rules! calls {
     (
         $(#[$about:meta])*

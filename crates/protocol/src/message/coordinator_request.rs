@@ -187,8 +187,8 @@ calls! {
     Reserves[Vec<StripeId>] -> Vec<(StripeId, PoolId, ReserveSpec)> {
         CoordinatorReply::Reserves(specs) => specs,
     }
-    /// Begin to store a file. If the request has all of its bytes and the pool keeps such files inline, the file is stored
-    /// when it is answered, and only then the request may be repeated.
+    /// Begin to store a file. If the request has all of its bytes and the pool keeps such files inline, the file is
+    /// stored when it is answered, and only then the request may be repeated.
     BeginPut {
         /// The file's name.
         at: RelativePath,
@@ -223,7 +223,8 @@ calls! {
         /// Drawn at random for this write: a repetition is told by it.
         number: u64,
     } -> InlineWritten { CoordinatorReply::InlineWritten(outcome) => outcome }
-    /// Reserve more stripes for a put, or fewer if it began without a size. May be repeated. Answered with the next ones.
+    /// Reserve more stripes for a put, or fewer if it began without a size. May be repeated. Answered with the next
+    /// ones.
     ExtendPut {
         /// The put.
         put: OpenPut,
@@ -270,8 +271,8 @@ calls! {
         CoordinatorReply::File(layout) => Some(layout),
         CoordinatorReply::Gone => None,
     }
-    /// Open the file that a put made: it stays, even without a name, until no client has it open. May be repeated. A file
-    /// that has no name already is opened only by a client that has it open.
+    /// Open the file that a put made: it stays, even without a name, until no client has it open. May be repeated. A
+    /// file that has no name already is opened only by a client that has it open.
     OpenFile {
         /// The put.
         file: PutId,
@@ -450,15 +451,17 @@ calls! {
         /// The session.
         session: SessionId,
     }
-    /// From a primary: the fencing token of a file. Refused if writers of the file do not update the stripe in place now.
+    /// From a primary: the fencing token of a file. Refused if writers of the file do not update the stripe in place
+    /// now.
     Token {
         /// The put that brought the file.
         file: PutId,
         /// The stripe.
         stripe: StripeId,
     } -> FencingToken { CoordinatorReply::Exclusive(token) => token }
-    /// Make a file that has the bytes of another one and shares its stripes, or a directory with all that is below another.
-    /// Writes that were acknowledged before this are in it, those that begin after the answer are not. May be repeated.
+    /// Make a file that has the bytes of another one and shares its stripes, or a directory with all that is below
+    /// another. Writes that were acknowledged before this are in it, those that begin after the answer are not. May be
+    /// repeated.
     Snapshot {
         /// The other file or directory.
         inode: Inode,
@@ -556,8 +559,8 @@ calls! {
         part: Option<ReportPart>,
         /// Files that were closed. One that a later request has opened stays open.
         closed: Vec<OpenedFile>,
-        /// Requests whose answers the client does not wait for, and that may have opened a file that it does not know. They
-        /// have no effect from now on.
+        /// Requests whose answers the client does not wait for, and that may have opened a file that it does not know.
+        /// They have no effect from now on.
         abandoned: Vec<u64>,
     } -> SessionState { CoordinatorReply::SessionState(state) => state }
     /// Change what an owner of locks holds in a file, or ask which lock conflicts.

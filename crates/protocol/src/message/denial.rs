@@ -51,13 +51,13 @@ pub enum Cause {
     NotPermitted,
     /// Files of this pool, or nodes in this state, do not support it (`EOPNOTSUPP`).
     Unsupported,
-    /// Another coordinator leads or may lead, or this one's store has failed; it is unknown whether it has carried out the
-    /// request (`EIO`).
+    /// Another coordinator leads or may lead, or this one's store has failed; it is unknown whether it has carried out
+    /// the request (`EIO`).
     NotLeading,
     /// Anything else: nodes or disks fail, or do not answer in time (`EIO`).
     Failure,
-    /// The coordinator recovers a restored backup and has changed nothing; an earlier coordinator may have carried out the
-    /// request (`EIO`).
+    /// The coordinator recovers a restored backup and has changed nothing; an earlier coordinator may have carried out
+    /// the request (`EIO`).
     Recovers,
 }
 

@@ -25,8 +25,8 @@ pub enum ReadCut {
     /// Exactly as of this update, which every node asked has settled: no term needs to vouch for it, so it
     /// may be read while later terms begin. Nodes keep it readable while it is pinned.
     Settled(Sequence),
-    /// Exactly as of an update on which a quorum of the stripe's nodes agrees ([`crate::quorum`]). A node that is in one
-    /// of its terms answers without a lease.
+    /// Exactly as of an update on which a quorum of the stripe's nodes agrees ([`crate::quorum`]). A node that is in
+    /// one of its terms answers without a lease.
     Attested(AttestedCut),
     /// Exactly as of this committed update, as the code has it: chunks without appended bytes, which the part recalls
     /// from logs. For a reader that decodes; its epoch is the term that vouches for the update.

@@ -232,8 +232,8 @@ calls! {
         /// The stripes, at most [`RESERVES_ASKED_MAX`](super::RESERVES_ASKED_MAX).
         stripes: Vec<StripeId>,
     } -> Vec<(StripeId, u64)> { NodeReply::ReservedBytes(reserved) => reserved }
-    /// What the node knows of its cluster, for a coordinator with an earlier copy of the metadata. The node does not follow
-    /// that coordinator. Answered without a lease.
+    /// What the node knows of its cluster, for a coordinator with an earlier copy of the metadata. The node does not
+    /// follow that coordinator. Answered without a lease.
     Cluster -> Box<KnownCluster> { NodeReply::Cluster(known) => known }
     /// The chunks of some stripes on the node, for the same. Changes nothing. Answered without a lease.
     Held {

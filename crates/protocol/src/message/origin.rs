@@ -15,8 +15,8 @@ pub struct Origin {
 
 impl Origin {
     /// Whether a node that knows this coordinator refuses another one: its start is older or differs from this one with
-    /// the same number, or its metadata have fewer changes. Then it has an old copy of the metadata. Answers of one start
-    /// may overtake each other.
+    /// the same number, or its metadata have fewer changes. Then it has an old copy of the metadata. Answers of one
+    /// start may overtake each other.
     pub fn refuses(&self, other: &Self) -> bool {
         self.start != other.start
             && (self.start.number >= other.start.number || self.change_count > other.change_count)

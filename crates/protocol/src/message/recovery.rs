@@ -1,5 +1,5 @@
-//! The messages of a recovery: a coordinator with an earlier copy of the metadata asks the nodes what they know and hold, and
-//! reports it to the operator. None of them changes a node.
+//! The messages of a recovery: a coordinator with an earlier copy of the metadata asks the nodes what they know and
+//! hold, and reports it to the operator. None of them changes a node.
 
 use super::origin::Origin;
 use super::status::NodeStatus;
@@ -100,8 +100,8 @@ impl AddAssign for StripeCounts {
     }
 }
 
-/// A file of which something may be older in the metadata than in the cluster. A large file may have several, one for each
-/// page.
+/// A file of which something may be older in the metadata than in the cluster. A large file may have several, one for
+/// each page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileFinding {
     /// The put that brought the file.

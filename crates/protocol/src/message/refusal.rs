@@ -103,8 +103,8 @@ pub enum Refusal {
         /// The file's token.
         current: FencingToken,
     },
-    /// The request is a client's, and its ticket does not permit it. Nothing was done; with a new layout the client gets
-    /// another ticket.
+    /// The request is a client's, and its ticket does not permit it. Nothing was done; with a new layout the client
+    /// gets another ticket.
     #[error("{0}")]
     Ticket(TicketFault),
     /// Nothing is wrong with the request, and another run may succeed: messages were lost, late or repeated,

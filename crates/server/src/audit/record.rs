@@ -217,7 +217,8 @@ pub struct AuditTrail {
     pub records: Vec<AuditRecord>,
     /// Differences of the files from their state when they were written.
     pub faults: Vec<AuditFault>,
-    /// Files that end in a cut line, as a crash leaves them: that record was not durable, and its order not carried out.
+    /// Files that end in a cut line, as a crash leaves them: that record was not durable, and its order not carried
+    /// out.
     pub cut: Vec<String>,
     /// The seal of the last record, which depends on all of them.
     pub seal: String,

@@ -123,7 +123,8 @@ impl EventLog {
         }
         let last = shares.iter().filter_map(|events| events.back());
         let last = last.map(|event| event.number).max().unwrap_or(0);
-        // Events that an earlier coordinator kept in memory only have had numbers, too; there is not one each millisecond.
+        // Events that an earlier coordinator kept in memory only have had numbers, too; there is not one each
+        // millisecond.
         let now_ms = u64::try_from(now_ms()).unwrap_or(0);
         let (writer, written) = sync_channel(WAITING_COUNT_MAX);
         let spawned = thread::Builder::new()

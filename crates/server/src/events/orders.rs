@@ -7,8 +7,8 @@ use gabion_protocol::message::{CoordinatorRequest, RepairOrder};
 /// A node's store has failed. The node says so until it is answered.
 pub(crate) const STORE_FAILED: &str = "store_failed";
 
-/// The event of a request that the coordinator has carried out, if it is an order. `directory` is the path of the directory
-/// whose quota it sets; without one, its number names it.
+/// The event of a request that the coordinator has carried out, if it is an order. `directory` is the path of the
+/// directory whose quota it sets; without one, its number names it.
 pub(crate) fn order_of(request: &CoordinatorRequest, directory: Option<&str>) -> Option<Happening> {
     use CoordinatorRequest as R;
     let plain = |sentence: String| Some(Happening::plain("setting", sentence));

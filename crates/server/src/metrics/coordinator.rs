@@ -44,8 +44,8 @@ pub(crate) struct CoordinatorWork {
 }
 
 impl CoordinatorWork {
-    /// All counts are zero; the count of the `expected` kind of events has a row. Operations that take longer than this are
-    /// logged.
+    /// All counts are zero; the count of the `expected` kind of events has a row. Operations that take longer than
+    /// this are logged.
     pub(crate) fn new(slow: Option<Duration>, expected: &'static str) -> Self {
         let requests = Requests::new();
         requests.expect(expected);

@@ -67,8 +67,8 @@ pub(super) fn traffic(meter: &Meter) -> Vec<(Labels, f64)> {
     .collect()
 }
 
-/// Adds metrics to a page: for each the method of [`gabion_metrics::Page`], its name, its unit if it has one, its help, and
-/// its value or rows.
+/// Adds metrics to a page: for each the method of [`gabion_metrics::Page`], its name, its unit if it has one, its
+/// help, and its value or rows.
 macro_rules! add {
     ($page:ident: $($form:ident $name:literal $([$unit:expr])?: $help:literal, $value:expr;)+) => {
         $($page.$form($name, $help, $crate::metrics::labels::add!(@unit $($unit)?), $value);)+

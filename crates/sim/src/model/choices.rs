@@ -1,5 +1,5 @@
-//! The outcomes that are right for an operation. Mostly there is one. There are more where time decides, such as the end of
-//! a lease, and the cluster promises only the times between which it does.
+//! The outcomes that are right for an operation. Mostly there is one. There are more where time decides, such as the
+//! end of a lease, and the cluster promises only the times between which it does.
 
 use super::answer::{Answer, FileNumber, Outcome};
 use super::entry::Entry;

@@ -1,5 +1,5 @@
-//! Draws the operations with advisory locks, exclusive sessions, quotas and snapshots of directories. Owners and ranges are
-//! few, and limits lie close to what is used, so that many operations are refused.
+//! Draws the operations with advisory locks, exclusive sessions, quotas and snapshots of directories. Owners and
+//! ranges are few, and limits lie close to what is used, so that many operations are refused.
 
 use super::draw::Draw;
 use super::entry::Entry;

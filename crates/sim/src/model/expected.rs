@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// Bytes of a part of a path, at most.
 const PART_BYTES: usize = 255;
 
-/// The expected files and directories, by paths below the directory of the run, and their holders and limits. Clones share
-/// the bytes of files until one of them changes.
+/// The expected files and directories, by paths below the directory of the run, and their holders and limits. Clones
+/// share the bytes of files until one of them changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) entries: BTreeMap<String, Entry>,

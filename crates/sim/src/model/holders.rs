@@ -3,8 +3,8 @@
 use super::answer::FileNumber;
 use gabion_meta::{LockKind, LockOwner};
 
-/// A client of the run. The first two live as long as the run. Each later one takes the place of the one before it, which
-/// was killed or has lost its lease.
+/// A client of the run. The first two live as long as the run. Each later one takes the place of the one before it,
+/// which was killed or has lost its lease.
 pub(crate) type ClientNumber = u64;
 
 /// The clients that live as long as the run.
@@ -57,8 +57,8 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// The end of a lease of this time, in which two renewals may be missing: one for its period, and one that was lost with
-    /// a coordinator.
+    /// The end of a lease of this time, in which two renewals may be missing: one for its period, and one that was
+    /// lost with a coordinator.
     pub(crate) const fn killed(now_us: u64) -> Self {
         Self {
             at_us: now_us,

@@ -1,5 +1,6 @@
-//! The advisory locks of the model: for each holder and file the mode of each byte. The numbers of all bytes are divided
-//! into few cells: single bytes at both ends, and one cell for all others. So the model joins and splits no ranges.
+//! The advisory locks of the model: for each holder and file the mode of each byte. The numbers of all bytes are
+//! divided into few cells: single bytes at both ends, and one cell for all others. So the model joins and splits no
+//! ranges.
 
 use super::answer::FileNumber;
 use super::holders::{ClientNumber, Holder};
@@ -83,7 +84,8 @@ impl LockTable {
         found
     }
 
-    /// Whether this lock is one that is in the way. `is_own` says whether it is one of the holder's client, if that is known.
+    /// Whether this lock is one that is in the way. `is_own` says whether it is one of the holder's client, if that is
+    /// known.
     pub(crate) fn is_obstacle(
         &self,
         file: FileNumber,

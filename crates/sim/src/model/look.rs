@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 /// The number of an owner that has no locks.
 const PROBE: u64 = 99;
-/// Interval of looks at the use of the pool with limited bytes, and their number: a put that failed takes room for a while.
+/// Interval of looks at the use of the pool with limited bytes, and their number: a put that failed takes room for a
+/// while.
 const PAUSE_US: u64 = 200_000;
 const LOOK_COUNT_MAX: u32 = 300;
 
@@ -204,8 +205,8 @@ impl Runner {
         ))
     }
 
-    /// Notes that a file has grown by a write in pieces that was refused afterwards, because another client has the file: a
-    /// client that does not know that yet lets the file grow first, as any client may.
+    /// Notes that a file has grown by a write in pieces that was refused afterwards, because another client has the
+    /// file: a client that does not know that yet lets the file grow first, as any client may.
     pub(crate) async fn note_growth(
         &mut self,
         (operation, before): (&Operation, &Expected),

@@ -125,8 +125,8 @@ impl Runner {
         Ok(Answer::Done)
     }
 
-    /// Cuts this client off for a time. Returns whether it still has its locks. A client that has lost them writes no more
-    /// through the handles of that time.
+    /// Cuts this client off for a time. Returns whether it still has its locks. A client that has lost them writes no
+    /// more through the handles of that time.
     pub(crate) async fn cut_off(&self, ms: u64) -> Outcome {
         let (world, network) = (&self.cluster.world, &self.cluster.network);
         let slot = self.mortal.party.slot;

@@ -141,7 +141,8 @@ impl Expected {
         }
     }
 
-    /// Whether a refused operation may have been refused for this reason, too: if several reasons hold, any of them is right.
+    /// Whether a refused operation may have been refused for this reason, too: if several reasons hold, any of them is
+    /// right.
     pub(crate) fn is_reason(&self, operation: &Operation, cause: Cause) -> bool {
         match operation {
             // Its growth comes first, which any client may make.
@@ -174,8 +175,8 @@ impl Expected {
         }
     }
 
-    /// Whether a new name at the path `to` can be refused with this cause. The name is moved from the path `from`, or it
-    /// belongs to a new file. The operation adds `file_count` files, one of them with `bytes`.
+    /// Whether a new name at the path `to` can be refused with this cause. The name is moved from the path `from`, or
+    /// it belongs to a new file. The operation adds `file_count` files, one of them with `bytes`.
     fn is_reason_at(
         &self,
         (to, from): (&str, Option<&str>),

@@ -268,7 +268,8 @@ impl Runner {
         self.has_removed |= files.any(|file| !choice.after.files.contains_key(file));
     }
 
-    /// Ends the trouble, if there is any, and waits until the cluster is whole, and knows which files clients have open.
+    /// Ends the trouble, if there is any, and waits until the cluster is whole, and knows which files clients have
+    /// open.
     pub(crate) async fn end_trouble(&mut self) -> Result<(), String> {
         let Some(trouble) = self.trouble.take() else {
             return Ok(());

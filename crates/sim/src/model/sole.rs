@@ -1,5 +1,5 @@
-//! Advisory locks and exclusive sessions in the model: who holds them, who is refused, and what becomes of the locks and
-//! sessions of clients that are gone.
+//! Advisory locks and exclusive sessions in the model: who holds them, who is refused, and what becomes of the locks
+//! and sessions of clients that are gone.
 
 use super::answer::{Answer, FileNumber, Outcome};
 use super::expected::Expected;

@@ -1,5 +1,5 @@
-//! A pool with a limit of bytes, in the model. No other operation uses it, its files have whole stripes and no snapshots, so
-//! the stripes of its files are all that counts.
+//! A pool with a limit of bytes, in the model. No other operation uses it, its files have whole stripes and no
+//! snapshots, so the stripes of its files are all that counts.
 
 use super::answer::{Answer, Known, Outcome};
 use super::files::{FileModel, Sizes};

@@ -1,5 +1,5 @@
-//! A hole that another client punches under bytes that a client has in its cache. The client's changes stay readable; its
-//! writes into the hole go to the cluster at once, and older changes in its cache must not undo them.
+//! A hole that another client punches under bytes that a client has in its cache. The client's changes stay readable;
+//! its writes into the hole go to the cluster at once, and older changes in its cache must not undo them.
 
 use super::run_at_steps;
 use crate::cached::Cached;

@@ -1,6 +1,6 @@
-//! One conversion with one incident, at each of its steps, where seeds try only some. A step is the arrival of a message
-//! or the start of a disk operation. Nothing is lost, and no stripe that counts ever has less than it promises. Other tests
-//! hold the watch that says so to finding what a worse coordinator would do.
+//! One conversion with one incident, at each of its steps, where seeds try only some. A step is the arrival of a
+//! message or the start of a disk operation. Nothing is lost, and no stripe that counts ever has less than it
+//! promises. Other tests hold the watch that says so to finding what a worse coordinator would do.
 //!
 //! The cluster is small, and the rest of the run is the same each time: a file of one segment, of two
 //! blocks with two replicas each, becomes a stripe of `rs(2,1)` or blocks again. With constant writes, the

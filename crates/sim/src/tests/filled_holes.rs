@@ -1,5 +1,5 @@
-//! Writes into many holes at the same time. Each stores a whole stripe, and the stripes of all of them share the client's
-//! memory for stripes.
+//! Writes into many holes at the same time. Each stores a whole stripe, and the stripes of all of them share the
+//! client's memory for stripes.
 
 use crate::cluster::Cluster;
 use crate::race::{Runner, Sharing, options, prepare, shape};
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 const SEED: u64 = 3;
 const HOLE_COUNT: u64 = 12;
 
-/// The time that the writes take together, in microseconds, by a client with this much memory for stripes; or the broken
-/// promise.
+/// The time that the writes take together, in microseconds, by a client with this much memory for stripes; or the
+/// broken promise.
 ///
 /// # Errors
 /// With a sentence, if a write fails.

@@ -1,6 +1,6 @@
 //! A flush of a client's cache whose replies are lost from a given step on, so that the client cannot know whether its
-//! bytes are written. Another client reads the file, overwrites these bytes, and the first one flushes again. Bytes that
-//! had arrived must not be written a second time, over the later write.
+//! bytes are written. Another client reads the file, overwrites these bytes, and the first one flushes again. Bytes
+//! that had arrived must not be written a second time, over the later write.
 
 use super::run_at_steps;
 use crate::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! A file that one client has open while another one removes it. The coordinator dies at a step of the removal and starts
-//! again: the file stays until its client closes it, and then it goes.
+//! A file that one client has open while another one removes it. The coordinator dies at a step of the removal and
+//! starts again: the file stays until its client closes it, and then it goes.
 
 use super::run_at_steps;
 use crate::cluster::Cluster;
@@ -16,7 +16,8 @@ const SEED: u64 = 11;
 const DOWN_US: u64 = 3_000_000;
 /// Interval of looking for an orphan that is to go.
 const PAUSE_US: u64 = 500_000;
-/// The longest time until a closed orphan has gone, in virtual microseconds: all sessions have reported or ended by then.
+/// The longest time until a closed orphan has gone, in virtual microseconds: all sessions have reported or ended by
+/// then.
 const GOES_WITHIN_US: u64 = 60_000_000;
 
 /// Runs it: the coordinator dies at this step of the removal. It does not die if the removal has fewer steps.

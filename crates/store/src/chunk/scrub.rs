@@ -117,7 +117,8 @@ fn is_reserve_readable(file: &dyn DiskFile, header: &ChunkHeader) -> bool {
     true
 }
 
-/// Whether the file is known to end before this place. A damaged header may promise gigabytes that the file does not have.
+/// Whether the file is known to end before this place. A damaged header may promise gigabytes that the file does not
+/// have.
 fn is_beyond(file: &dyn DiskFile, offset: u64) -> bool {
     file.length().is_ok_and(|length| length <= offset)
 }

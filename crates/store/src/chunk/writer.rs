@@ -226,8 +226,8 @@ impl ChunkWriter {
     /// Like [`ChunkWriter::finish`] for a chunk that replaces none. Of two such writers of one chunk, one succeeds.
     ///
     /// # Errors
-    /// [`StoreError::ChunkExists`], also when the chunk that is here is damaged; [`StoreError::Fenced`] when a term of the
-    /// stripe was promised; as [`ChunkWriter::finish`].
+    /// [`StoreError::ChunkExists`], also when the chunk that is here is damaged; [`StoreError::Fenced`] when a term of
+    /// the stripe was promised; as [`ChunkWriter::finish`].
     pub fn finish_new(self) -> Result<(), StoreError> {
         self.complete(Finish::New)
     }

@@ -30,8 +30,8 @@ pub struct PhysicalExtent {
     pub length: u64,
 }
 
-/// Implements methods of [`Disk`] or [`DiskFile`] by the same methods of the disk or the file in a field: for a disk around
-/// another one.
+/// Implements methods of [`Disk`] or [`DiskFile`] by the same methods of the disk or the file in a field: for a disk
+/// around another one.
 #[macro_export]
 macro_rules! pass_on {
     ($field:ident: $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {

@@ -4,7 +4,8 @@
 //! sectors; each unsynced creation, rename and removal is kept or lost. A failed sync loses the
 //! bytes that it should have made durable, while reads still see them, as with page caches. The
 //! next process ([`SimDisk::restart_process`]) sees them too, except in reads from the device. A
-//! hole takes no space, other bytes take whole pages. Clones share one disk. Handles opened before a crash fail after it.
+//! hole takes no space, other bytes take whole pages. Clones share one disk. Handles opened before a crash fail after
+//! it.
 //!
 //! Not modelled: latency, and reordering of unsynced writes to the same sector (each is kept or
 //! lost, but in order).

@@ -293,7 +293,8 @@ impl Journal {
     }
 
     /// Ends the current segment and turns the spare into the next one, which begins with
-    /// `checkpoint` and says that segments have grown to `grown_bytes`. Everything appended before is durable afterwards.
+    /// `checkpoint` and says that segments have grown to `grown_bytes`. Everything appended before is durable
+    /// afterwards.
     ///
     /// # Panics
     /// If no spare can hold the checkpoint.

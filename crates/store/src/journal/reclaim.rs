@@ -46,9 +46,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Appends copies of a segment's pending records. `older` gets the positions of their older copies, which the journal
-    /// keeps, whichever thread reclaims: the caller releases them when the newer ones are durable. An unreadable record
-    /// stays in place and keeps its segment.
+    /// Appends copies of a segment's pending records. `older` gets the positions of their older copies, which the
+    /// journal keeps, whichever thread reclaims: the caller releases them when the newer ones are durable. An
+    /// unreadable record stays in place and keeps its segment.
     fn copy_records(
         &self,
         state: &mut State,

@@ -155,8 +155,8 @@ fn loopback_packet_count() -> Result<u64, TestbedError> {
         .ok_or_else(|| TestbedError::Wrong("the kernel counts no packets on loopback".to_owned()))
 }
 
-/// Writes `count` times `bytes` bytes into a file of a directory, and syncs after each. Returns the median time of a write and
-/// its sync, in milliseconds.
+/// Writes `count` times `bytes` bytes into a file of a directory, and syncs after each. Returns the median time of a
+/// write and its sync, in milliseconds.
 pub(super) fn plain_write_ms(
     directory: &Path,
     bytes: usize,

@@ -219,8 +219,8 @@ impl<'a> Bench<'a> {
     /// Measures everything, then compares the files with what was written.
     ///
     /// # Errors
-    /// [`TestbedError::Differs`] for wrong bytes; [`TestbedError::Client`] for a request that failed; those of killing and
-    /// starting a node, which is started again after an error too.
+    /// [`TestbedError::Differs`] for wrong bytes; [`TestbedError::Client`] for a request that failed; those of killing
+    /// and starting a node, which is started again after an error too.
     pub async fn run(mut self) -> Result<Outcome, TestbedError> {
         if let Some(local) = self.local {
             let median = cost::plain_write_ms(local.directory(), PLAIN_BYTES, PLAIN_COUNT)?;

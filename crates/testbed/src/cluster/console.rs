@@ -19,7 +19,8 @@ pub struct OpenConsole {
 }
 
 impl LocalCluster {
-    /// Starts the console unless it runs, and tells how to open it. A testbed has none, since no browser could reach it.
+    /// Starts the console unless it runs, and tells how to open it. A testbed has none, since no browser could reach
+    /// it.
     ///
     /// # Errors
     /// If the process does not start, or its password cannot be read.

@@ -1,9 +1,9 @@
 //! A cluster of processes on this machine: its members, and starting and stopping them.
 //!
 //! The directory holds `cluster.json` (the shape, fixed when the cluster is made), `coordinator/` (with the
-//! cluster's certificate authority in `ca/` and the credentials of clients in `operator/`), `nodes/N/`, `links/`, `made/` with an empty file for each process that has data of its own, and
-//! `run/` with one file a live process (`run_files`). A process reports on its stdout when it is ready; a start
-//! waits only for that line.
+//! cluster's certificate authority in `ca/` and the credentials of clients in `operator/`), `nodes/N/`, `links/`,
+//! `made/` with an empty file for each process that has data of its own, and `run/` with one file a live process
+//! (`run_files`). A process reports on its stdout when it is ready; a start waits only for that line.
 
 mod address;
 mod console;
@@ -81,8 +81,8 @@ impl LocalCluster {
     ///
     /// # Errors
     /// [`TestbedError::OtherOption`] if a given option differs from the cluster's, and cannot change now;
-    /// [`TestbedError::NotEmpty`] if the directory holds something else; [`TestbedError::NotText`] if its path is not UTF-8;
-    /// and all errors of its files.
+    /// [`TestbedError::NotEmpty`] if the directory holds something else; [`TestbedError::NotText`] if its path is not
+    /// UTF-8; and all errors of its files.
     pub fn open_or_make(directory: &Path, options: &ClusterOptions) -> Result<Self, TestbedError> {
         if directory.to_str().is_none() {
             return Err(TestbedError::NotText(directory.to_owned()));

@@ -43,8 +43,8 @@ impl Running {
         })
     }
 
-    /// The processes whose `--data` is this directory. A start that was killed may not have noted the process that it had
-    /// just started.
+    /// The processes whose `--data` is this directory. A start that was killed may not have noted the process that it
+    /// had just started.
     pub(super) fn of_data(directory: &Path) -> Vec<Self> {
         let Some(directory) = without_links(directory) else {
             return Vec::new();

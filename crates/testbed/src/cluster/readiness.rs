@@ -1,6 +1,6 @@
 //! The readiness of a started process: it reports it by a line on its stdout. A node that waits for
-//! the operator does not report it; the coordinator knows of it. A coordinator reports before that it listens or stands by,
-//! because nodes that are started later must reach it.
+//! the operator does not report it; the coordinator knows of it. A coordinator reports before that it listens or
+//! stands by, because nodes that are started later must reach it.
 
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
@@ -14,8 +14,8 @@ use tokio::process::ChildStdout;
 
 /// The word with which a process reports that it is ready; its address follows, and that of its metrics.
 pub const READY: &str = "ready";
-/// The same of a coordinator that listens. It is ready when most nodes have contacted it and its metadata are known to be the
-/// newest.
+/// The same of a coordinator that listens. It is ready when most nodes have contacted it and its metadata are known to
+/// be the newest.
 pub const LISTENING: &str = "listening";
 /// The same of a coordinator that stands by, and will listen when it leads.
 pub const STANDBY: &str = "standby";

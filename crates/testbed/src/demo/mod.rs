@@ -42,8 +42,8 @@ pub struct Script {
     pub writes: Vec<ByteRange>,
 }
 
-/// Bytes on disk for each byte of the file: its stripes have half as many parity chunks as data chunks, and repairs make
-/// lost chunks again.
+/// Bytes on disk for each byte of the file: its stripes have half as many parity chunks as data chunks, and repairs
+/// make lost chunks again.
 const DISK_BYTES_PER_BYTE: u64 = 2;
 /// Bytes on disk besides the file's: journals, and the file that changes its form.
 const DISK_BYTES_BESIDES: u64 = 2 << 30;

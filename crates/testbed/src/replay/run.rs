@@ -123,13 +123,13 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Finds or creates the file. The trace writes these places of its first `span_bytes`; the rest of a new file
-    /// is a hole. `stores` is told the size of a file that is about to be created. A signal ends the creation, and nothing
-    /// is left of the file; a second one also ends its removal.
+    /// is a hole. `stores` is told the size of a file that is about to be created. A signal ends the creation, and
+    /// nothing is left of the file; a second one also ends its removal.
     ///
     /// # Errors
-    /// [`TestbedError::Interrupted`] after a signal, [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the file
-    /// exists and is not as wanted,
-    /// [`TestbedError::NoRequests`] if its size is not known, [`TestbedError::Client`].
+    /// [`TestbedError::Interrupted`] after a signal, [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the
+    /// file exists and is not as wanted, [`TestbedError::NoRequests`] if its size is not known,
+    /// [`TestbedError::Client`].
     pub async fn prepare(
         client: &'a Client,
         setting: &'a Setting,

@@ -67,8 +67,8 @@ impl Traffic {
         flows.into_iter().map(flow).collect()
     }
 
-    /// Bytes that this client and each node have sent since. A node that did not report before is left out. A node whose
-    /// count has decreased has restarted, and counts from then on.
+    /// Bytes that this client and each node have sent since. A node that did not report before is left out. A node
+    /// whose count has decreased has restarted, and counts from then on.
     fn metered_since(&self, before: &Self) -> Meter {
         let mut metered = difference(&self.meters.client, &before.meters.client);
         for (node, now) in &self.meters.nodes {

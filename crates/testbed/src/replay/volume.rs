@@ -119,8 +119,8 @@ fn no_pool(setting: &Setting, names: &[&str]) -> ClientError {
     })
 }
 
-/// Stores a new file of this size at its place, and returns what it contains. Files that cannot have holes are stored as a
-/// whole. After a signal or another failure it removes what it has stored.
+/// Stores a new file of this size at its place, and returns what it contains. Files that cannot have holes are stored
+/// as a whole. After a signal or another failure it removes what it has stored.
 pub(super) async fn store(
     (client, place): (&Client, &Place),
     setting: &Setting,

@@ -164,8 +164,8 @@ impl Authority {
     /// Makes a key and its certificate, and writes them into a directory.
     ///
     /// # Errors
-    /// [`TrustError::Occupied`] if the directory is another process's; when files cannot be written. Then no certificate
-    /// counts that was not there before.
+    /// [`TrustError::Occupied`] if the directory is another process's; when files cannot be written. Then no
+    /// certificate counts that was not there before.
     pub fn issue_into(
         &self,
         directory: &Path,
@@ -181,8 +181,8 @@ impl Authority {
         written.map(|()| serial)
     }
 
-    /// Makes a key and its certificate, whatever is in the directory. Returns the serial of the certificate, and whether
-    /// it was written.
+    /// Makes a key and its certificate, whatever is in the directory. Returns the serial of the certificate, and
+    /// whether it was written.
     fn issue_anew(
         &self,
         directory: &Path,
@@ -201,8 +201,8 @@ impl Authority {
         Ok((serial, written))
     }
 
-    /// As [`Authority::issue_into`] if the directory has no certificate of that name that is valid for at least two thirds of
-    /// [`Authority::LIFETIME`].
+    /// As [`Authority::issue_into`] if the directory has no certificate of that name that is valid for at least two
+    /// thirds of [`Authority::LIFETIME`].
     ///
     /// # Errors
     /// When files cannot be read or written.
@@ -418,8 +418,9 @@ impl Authority {
         self.directory.join("revoked.pem")
     }
 
-    /// Signs the list of what is revoked and could still be used: by the ledger, by the present list, since a line of the
-    /// ledger may be damaged, and by one that a process holds. Its number is above theirs, also if the clock was set back.
+    /// Signs the list of what is revoked and could still be used: by the ledger, by the present list, since a line of
+    /// the ledger may be damaged, and by one that a process holds. Its number is above theirs, also if the clock was
+    /// set back.
     fn write_revoked(
         &self,
         register: &Register,

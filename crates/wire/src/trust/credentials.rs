@@ -49,8 +49,8 @@ static CRYPTO: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     })
 });
 
-/// A certificate, by its issuer's name and its number there, as the certificate has them: serials of other authorities than
-/// Gabion's may be longer than [`Serial`], and those of two authorities may be equal.
+/// A certificate, by its issuer's name and its number there, as the certificate has them: serials of other authorities
+/// than Gabion's may be longer than [`Serial`], and those of two authorities may be equal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Issued {
     issuer: Vec<u8>,

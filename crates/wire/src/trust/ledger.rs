@@ -1,9 +1,9 @@
 //! The certificates and tokens that an authority issued and revoked: a text file to which lines are appended.
 //!
 //! `issued SERIAL FROM UNTIL NAME [PARENT]`, where PARENT is the certificate or token that its holder showed for this
-//! one; `used SERIAL` for a join token that was exchanged; `admitted SERIAL NODE` for a new node's certificate with which
-//! that node joins; and `revoked SERIAL AT`. Times are seconds since 1970. A line without its end, which a crash has
-//! left, does not count.
+//! one; `used SERIAL` for a join token that was exchanged; `admitted SERIAL NODE` for a new node's certificate with
+//! which that node joins; and `revoked SERIAL AT`. Times are seconds since 1970. A line without its end, which a crash
+//! has left, does not count.
 
 use super::error::{TrustError, io_error};
 use super::files;

@@ -88,8 +88,8 @@ async fn connect_in_the_end(process: &Process, server: &Process) -> Arc<Connecti
     .await
 }
 
-/// Takes the last places of a server by peers that say nothing, and gives the refusal of one more. Such a peer keeps others
-/// out for a moment only; a machine that does not get so far within it begins again.
+/// Takes the last places of a server by peers that say nothing, and gives the refusal of one more. Such a peer keeps
+/// others out for a moment only; a machine that does not get so far within it begins again.
 async fn refused_beside_silent(
     silent_count: usize,
     client: &Process,

@@ -126,7 +126,8 @@ async fn a_connection_that_loses_everything_is_replaced_when_a_call_on_it_is_lat
     assert_eq!(answered.unwrap(), answer(4));
 }
 
-/// The connection is new for ten seconds, in which the call is late, and a replacement would begin two seconds after it.
+/// The connection is new for ten seconds, in which the call is late, and a replacement would begin two seconds after
+/// it.
 #[tokio::test]
 async fn a_late_answer_does_not_cost_a_new_connection() {
     let silence = Duration::from_secs(2);

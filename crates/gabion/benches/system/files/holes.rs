@@ -1,5 +1,5 @@
-//! Writes into holes against overwrites of the same ranges: 4 KiB, a chunk's length and whole stripes, one at a time and
-//! sixteen at once. A write into a hole stores a whole stripe. Beside them the same in a sparse file of the disk.
+//! Writes into holes against overwrites of the same ranges: 4 KiB, a chunk's length and whole stripes, one at a time
+//! and sixteen at once. A write into a hole stores a whole stripe. Beside them the same in a sparse file of the disk.
 
 use super::{CHUNK_BYTES, POOL, STRIPE_BYTES, Scale, at_least, connect};
 use crate::machine;

@@ -1,5 +1,5 @@
-//! Files as a whole: writes into holes, snapshots, names by the wire from sixteen clients, and lists of very many names.
-//! Each stands beside a goal, and beside what the disk or another request of the same run allows.
+//! Files as a whole: writes into holes, snapshots, names by the wire from sixteen clients, and lists of very many
+//! names. Each stands beside a goal, and beside what the disk or another request of the same run allows.
 
 mod holes;
 mod names;

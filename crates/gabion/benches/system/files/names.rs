@@ -1,5 +1,5 @@
-//! Creations of empty files, openings and renames by the wire, from sixteen clients with a connection each. A creation is
-//! one request, an opening too; a rename looks its file up first. Beside them the disk's syncs, one after another.
+//! Creations of empty files, openings and renames by the wire, from sixteen clients with a connection each. A creation
+//! is one request, an opening too; a rename looks its file up first. Beside them the disk's syncs, one after another.
 
 use super::{NAMES_POOL, Scale, at_least, connect};
 use crate::machine;

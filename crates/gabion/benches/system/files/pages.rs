@@ -1,6 +1,6 @@
-//! Pages of a list of a million names, through the client: the first, one in the middle and the last. A client would take
-//! too long to create the files. So the bench stops the cluster and creates them in its metadata, as the metadata's bench
-//! does. The yardstick is a look-up of one name.
+//! Pages of a list of a million names, through the client: the first, one in the middle and the last. A client would
+//! take too long to create the files. So the bench stops the cluster and creates them in its metadata, as the
+//! metadata's bench does. The yardstick is a look-up of one name.
 
 use super::{NAMES_POOL, Scale, at_most, connect};
 use crate::trial::Trial;

@@ -1,5 +1,5 @@
-//! The time of a snapshot of files of several sizes, while nothing writes and while a client writes into the file. The last
-//! file is grown to 1 TiB, of which most is a hole. Beside them one write and sync of a page: a snapshot is one
+//! The time of a snapshot of files of several sizes, while nothing writes and while a client writes into the file. The
+//! last file is grown to 1 TiB, of which most is a hole. Beside them one write and sync of a page: a snapshot is one
 //! transaction, and the files that clients write are frozen first.
 
 use super::{POOL, Scale, at_most, connect};

@@ -1,5 +1,5 @@
-//! The demo's progress: bars on a terminal, and elsewhere, such as in a log, lines of text. A line names each step when it
-//! begins and tells its time when it ends; a long step has further lines.
+//! The demo's progress: bars on a terminal, and elsewhere, such as in a log, lines of text. A line names each step
+//! when it begins and tells its time when it ends; a long step has further lines.
 
 use crate::output::{Shown, bytes, time};
 use gabion_client::Progress;

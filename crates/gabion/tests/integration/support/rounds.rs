@@ -16,8 +16,8 @@ pub(crate) struct Rounds<W, R> {
 pub(crate) type Taken = Vec<(String, Vec<u64>)>;
 
 impl<W: Fn(usize, u64) + Sync, R: Fn(&str) -> Vec<u64>> Rounds<W, R> {
-    /// Takes snapshots of `source` under the load, while a node is killed and started again. Each has all writes up to an
-    /// instant and none behind it. Returns them with the number of writes.
+    /// Takes snapshots of `source` under the load, while a node is killed and started again. Each has all writes up to
+    /// an instant and none behind it. Returns them with the number of writes.
     pub(crate) fn snapshots(
         &self,
         cluster: &TestCluster,

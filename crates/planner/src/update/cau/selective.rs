@@ -1,5 +1,5 @@
-//! CAU's selective parity updates as a scheme of its own, without append phases: parity follows at once, and between two
-//! racks the fewer of data deltas and parity deltas cross (CAU section 3.2, as `RackCU` counts it in section V-A).
+//! CAU's selective parity updates as a scheme of its own, without append phases: parity follows at once, and between
+//! two racks the fewer of data deltas and parity deltas cross (CAU section 3.2, as `RackCU` counts it in section V-A).
 
 use super::plans::{Selection, selective};
 use crate::update::delta::delta;

@@ -84,8 +84,8 @@ impl Known {
         }
     }
 
-    /// Notes a part of the report of all open files. Returns whether the report is whole. This run of the coordinator has to
-    /// see all parts.
+    /// Notes a part of the report of all open files. Returns whether the report is whole. This run of the coordinator
+    /// has to see all parts.
     pub(super) fn follows(&mut self, part: ReportPart) -> bool {
         let before = (part.index > 0).then_some((part.report, part.index));
         if part.index > 0 && self.report != before {

@@ -1,8 +1,9 @@
-//! Clients' sessions, as far as memory is enough: when each was heard, which of its requests count no more, and which files
-//! it has open.
+//! Clients' sessions, as far as memory is enough: when each was heard, which of its requests count no more, and which
+//! files it has open.
 //!
-//! A session is a row, so a new coordinator knows which sessions there are. It does not know their open files: until each
-//! of them has reported its own or has ended, any file may be open, and no orphan is freed. This is the *report period*.
+//! A session is a row, so a new coordinator knows which sessions there are. It does not know their open files: until
+//! each of them has reported its own or has ended, any file may be open, and no orphan is freed. This is the *report
+//! period*.
 
 mod known;
 mod open_table;
@@ -171,8 +172,8 @@ impl ClientSessions {
     /// A session's client opens a file. The caller then looks the file up, and calls [`ClientSessions::settle_open`].
     ///
     /// # Errors
-    /// At a limit; if the client does not wait for this request any more; for a short time also while a transaction may end
-    /// the file.
+    /// At a limit; if the client does not wait for this request any more; for a short time also while a transaction
+    /// may end the file.
     pub(super) fn open(&self, opener: Opener, file: PutId) -> Result<Claim, Rejection> {
         let mut state = lock(&self.state);
         let State {
@@ -197,8 +198,8 @@ impl ClientSessions {
         Ok(Claim::Open)
     }
 
-    /// A request that opens a file has looked it up. Only clients that have an orphan open may open it again: those that
-    /// have not reported their files may have. A copy that finds less than another one closes nothing.
+    /// A request that opens a file has looked it up. Only clients that have an orphan open may open it again: those
+    /// that have not reported their files may have. A copy that finds less than another one closes nothing.
     ///
     /// # Errors
     /// If the client does not wait for this request any more.

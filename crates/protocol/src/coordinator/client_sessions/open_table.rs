@@ -125,8 +125,8 @@ impl OpenTable {
         }
     }
 
-    /// A put with this number has ended, and has stored this file if any. Returns the files that are to be closed, because
-    /// no copy of the request has stored them.
+    /// A put with this number has ended, and has stored this file if any. Returns the files that are to be closed,
+    /// because no copy of the request has stored them.
     pub(super) fn end_making(&mut self, number: u64, stored: Option<PutId>) -> Vec<OpenedFile> {
         let Some(maker) = self.makers.get_mut(&number) else {
             return Vec::new();
@@ -145,8 +145,8 @@ impl OpenTable {
         surplus.collect()
     }
 
-    /// Whether a file that loses its last name is to stay, because a session has it open or any file may be open. It is noted
-    /// as an orphan then, and otherwise as one that a transaction may be ending.
+    /// Whether a file that loses its last name is to stay, because a session has it open or any file may be open. It
+    /// is noted as an orphan then, and otherwise as one that a transaction may be ending.
     pub(super) fn keep(&mut self, file: PutId, may_be_open: bool) -> bool {
         let is_kept = may_be_open || self.holders.contains_key(&file);
         if is_kept {

@@ -1,5 +1,5 @@
-//! The reasons for which commits of puts were refused. A refused put is aborted, so a client whose answer was lost would
-//! learn only that it is unknown. They are in memory: after a restart it does.
+//! The reasons for which commits of puts were refused. A refused put is aborted, so a client whose answer was lost
+//! would learn only that it is unknown. They are in memory: after a restart it does.
 
 use crate::coordinator::core::lock;
 use gabion_meta::{MetaError, PutId};

@@ -28,8 +28,8 @@ const OCCUPIED_WAIT_MS: u64 = 3_000;
 const OCCUPIED_PAUSE_MS: u64 = 50;
 
 impl<K: KeyValue + Send + Sync + 'static> Files<K> {
-    /// Opens a file exclusively. While earlier writes have not ended yet, the session is durable and the request rejected
-    /// for now.
+    /// Opens a file exclusively. While earlier writes have not ended yet, the session is durable and the request
+    /// rejected for now.
     pub(in crate::coordinator) async fn open_exclusive(
         self: &Arc<Self>,
         asked: ask::OpenExclusive,
@@ -135,8 +135,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.raise_all(&tokens, (TELL_DEADLINE_MS, None)).await
     }
 
-    /// The same for several files, with a time limit of each node's answer, and the time after which no settlement begins any
-    /// more.
+    /// The same for several files, with a time limit of each node's answer, and the time after which no settlement
+    /// begins any more.
     pub(super) async fn raise_all(
         self: &Arc<Self>,
         tokens: &BTreeMap<PutId, FencingToken>,
@@ -187,10 +187,10 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         in_the_way.map_or(Ok(()), |why| Err(Rejection::Busy(why)))
     }
 
-    /// Settles a stripe under a term of the coordinator, so that its former primaries' messages are refused. No settlement
-    /// begins after the first of the two times. A stripe that another task of the coordinator has is waited for until the
-    /// second: a repair settles it, too. If something is in the way, returns that: the stripe stays unsettled for the
-    /// next attempt.
+    /// Settles a stripe under a term of the coordinator, so that its former primaries' messages are refused. No
+    /// settlement begins after the first of the two times. A stripe that another task of the coordinator has is waited
+    /// for until the second: a repair settles it, too. If something is in the way, returns that: the stripe stays
+    /// unsettled for the next attempt.
     async fn fence_primary(
         self: &Arc<Self>,
         stripe: StripeId,
@@ -244,8 +244,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(())
     }
 
-    /// Notes that a session's client is alive, also if its request cannot be answered yet: another client may displace the
-    /// session as soon as one can.
+    /// Notes that a session's client is alive, also if its request cannot be answered yet: another client may displace
+    /// the session as soon as one can.
     pub(in crate::coordinator) fn note_life(&self, asked: &ask::RenewExclusive) {
         let &ask::RenewExclusive { file, session } = asked;
         self.sessions
@@ -267,8 +267,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(goes_on)
     }
 
-    /// Ends a session. One that has not begun first ends the writes of earlier clients. If that fails, it stays without a
-    /// client, and the next writer displaces it.
+    /// Ends a session. One that has not begun first ends the writes of earlier clients. If that fails, it stays
+    /// without a client, and the next writer displaces it.
     pub(in crate::coordinator) async fn close_exclusive(
         self: &Arc<Self>,
         asked: ask::CloseExclusive,
@@ -296,9 +296,9 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(self.core.with_meta(look).await?)
     }
 
-    /// Refuses to remove or replace a file whose session is alive, if the request `concerns` the file that has the name,
-    /// and displaces a session that is not alive. The transaction that removes the file refuses again if a session has
-    /// it by then. If the change with this `number` was made already, nothing is in its way.
+    /// Refuses to remove or replace a file whose session is alive, if the request `concerns` the file that has the
+    /// name, and displaces a session that is not alive. The transaction that removes the file refuses again if a
+    /// session has it by then. If the change with this `number` was made already, nothing is in its way.
     pub(in crate::coordinator) async fn check_unused(
         self: &Arc<Self>,
         name: &RelativePath,
@@ -312,8 +312,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         })
     }
 
-    /// Displaces a session that is not alive, if it has the file that an open put replaces. The transaction of the commit
-    /// refuses a session that is alive.
+    /// Displaces a session that is not alive, if it has the file that an open put replaces. The transaction of the
+    /// commit refuses a session that is alive.
     ///
     /// # Errors
     /// A rejection for now if the session's client is gone, but its writes have not ended yet.

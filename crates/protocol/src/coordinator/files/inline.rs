@@ -47,7 +47,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
                 number: asked.number,
             };
             match meta.write_inline(asked.file, &write) {
-                // The quota may have room when a late copy of the request arrives, and the client takes the answer as final.
+                // The quota may have room when a late copy of the request arrives, and the client takes the answer as
+                // final.
                 Err(MetaError::Quota(_)) if meta.refuse(asked.number)? => {
                     meta.write_inline(asked.file, &write)
                 }

@@ -74,8 +74,8 @@ impl LivePut {
         self.heard_ms = self.heard_ms.saturating_add(extra_ms);
     }
 
-    /// The offset from which on its stored stripes are to be looked at, since some stripes were found lost; none if there
-    /// is nothing to look at.
+    /// The offset from which on its stored stripes are to be looked at, since some stripes were found lost; none if
+    /// there is nothing to look at.
     pub(super) fn unchecked_from(&mut self, loss_count: u64) -> Option<u64> {
         if self.checked.loss_count != Some(loss_count) {
             self.checked = Checked {

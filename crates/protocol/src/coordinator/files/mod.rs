@@ -3,8 +3,8 @@
 //! `pools` creates and commits pools. `puts` stores, renames and deletes files, `lookups` finds them; `replace` is the
 //! coordinator's half of a write that spans stripes. `places` places new stripes for both, and `blocks`
 //! places blocks that are replicated first. `inline` stores and changes small files. `directories` makes and lists
-//! directories, `inodes` keeps attributes and links. `exclusive` decides which client is the only writer of a file. `orphans`
-//! opens files in clients' sessions, and ends those without a name.
+//! directories, `inodes` keeps attributes and links. `exclusive` decides which client is the only writer of a file.
+//! `orphans` opens files in clients' sessions, and ends those without a name.
 
 mod blocks;
 mod denied_puts;

@@ -1,4 +1,5 @@
-//! Files that clients open in their sessions, and the end of those that have no name any more when no client has them open.
+//! Files that clients open in their sessions, and the end of those that have no name any more when no client has them
+//! open.
 
 use super::Files;
 use crate::coordinator::client_sessions::{Claim, Found, Grant};

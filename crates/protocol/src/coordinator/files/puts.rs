@@ -52,8 +52,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// If too few nodes are up, chunks on failed nodes are left out. The client has a file that is stored at once open, if it
-    /// asks for that.
+    /// If too few nodes are up, chunks on failed nodes are left out. The client has a file that is stored at once
+    /// open, if it asks for that.
     async fn try_begin_put(self: &Arc<Self>, asked: ask::BeginPut) -> Answer<BegunPut> {
         let number = asked.whole.as_ref().map(|whole| whole.number);
         let (Some(number), Some(opener)) = (number, asked.opener) else {
@@ -249,8 +249,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.core.check_may_answer()
     }
 
-    /// Makes a file visible. A chunk whose node has failed since the write is queued for repair. If stripes are lost that
-    /// were stored, the put is aborted.
+    /// Makes a file visible. A chunk whose node has failed since the write is queued for repair. If stripes are lost
+    /// that were stored, the put is aborted.
     pub(in crate::coordinator) async fn commit_put(self: &Arc<Self>, put: OpenPut) -> Answer<()> {
         let put = self.tickets.own(put)?;
         let lost = self.find_lost(put).await?;
@@ -295,7 +295,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(())
     }
 
-    /// Aborts a put of which the commit is refused. Tells the reason again if another request has done so. Waits for the disk.
+    /// Aborts a put of which the commit is refused. Tells the reason again if another request has done so. Waits for
+    /// the disk.
     fn end_refused(
         &self,
         meta: &Meta<K>,
@@ -320,8 +321,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         }
     }
 
-    /// Looks at the stored stripes of a put, if a stripe of the cluster was found lost since they were stored. Returns the
-    /// refusal if one of them cannot be decoded any more. A repeated request goes on where the last one was.
+    /// Looks at the stored stripes of a put, if a stripe of the cluster was found lost since they were stored. Returns
+    /// the refusal if one of them cannot be decoded any more. A repeated request goes on where the last one was.
     async fn find_lost(&self, put: PutId) -> Result<Option<MetaError>, MetaError> {
         loop {
             let loss_count = self.pools.loss_count();
@@ -380,8 +381,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         Ok(())
     }
 
-    /// Aborts puts whose clients are silent, until the metadata store fails. It begins after most nodes have been heard.
-    /// Before that, no sign of life was answered or noted, so all clients get a full timeout from now on.
+    /// Aborts puts whose clients are silent, until the metadata store fails. It begins after most nodes have been
+    /// heard. Before that, no sign of life was answered or noted, so all clients get a full timeout from now on.
     pub(in crate::coordinator) async fn expire_puts(self: Arc<Self>) {
         let options = &self.core.options;
         let period_ms = (options.put_timeout_ms / 24).max(1);
@@ -433,8 +434,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
             Some((from, number)) => {
                 let by = size_bytes.saturating_sub(from);
                 match meta.grow_from(file, (from, by), (number, truncation_count), token) {
-                    // The quota may have room when a late copy of the request arrives, and the client takes the answer as
-                    // final. Another copy may have found room by now.
+                    // The quota may have room when a late copy of the request arrives, and the client takes the answer
+                    // as final. Another copy may have found room by now.
                     Err(full @ MetaError::Quota(_)) => match meta.refuse_growth(file, number)? {
                         Some(made) => Ok((made, true)),
                         None => Err(full),

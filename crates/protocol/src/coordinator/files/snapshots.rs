@@ -58,8 +58,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.core.with_meta(check).await
     }
 
-    /// Freezes these files and, in a directory, those that others make writable before all are frozen. Makes the snapshot
-    /// when no write of them runs.
+    /// Freezes these files and, in a directory, those that others make writable before all are frozen. Makes the
+    /// snapshot when no write of them runs.
     async fn snapshot_frozen(
         self: &Arc<Self>,
         asked: &ask::Snapshot,
@@ -150,8 +150,8 @@ impl<K: KeyValue + Send + Sync + 'static> Files<K> {
         self.core.with_meta(make).await
     }
 
-    /// Waits until no write of frozen files runs. The settlement of a stripe may end after the time limit, and none begins
-    /// after it. Replacements end by themselves: none is committed, and none begins.
+    /// Waits until no write of frozen files runs. The settlement of a stripe may end after the time limit, and none
+    /// begins after it. Replacements end by themselves: none is committed, and none begins.
     ///
     /// # Errors
     /// A rejection for now if that takes too long.

@@ -55,8 +55,8 @@ impl<K: KeyValue + Send + Sync + 'static> Leases<K> {
         self.core.with_meta(take).await
     }
 
-    /// Releases the lease of a term. `is_settled` says whether the stripe was settled in it, so that no earlier update is on
-    /// its way.
+    /// Releases the lease of a term. `is_settled` says whether the stripe was settled in it, so that no earlier update
+    /// is on its way.
     pub(in crate::coordinator) async fn release_lease(
         &self,
         id: StripeId,

@@ -186,8 +186,8 @@ impl<K: KeyValue + Send + Sync + 'static> Locks<K> {
                 self.core.sessions.give_time(late_ms);
                 continue;
             }
-            // While this process may not lead, it cannot end sessions, and clients may talk to another one. It hears renewals,
-            // but takes no reports.
+            // While this process may not lead, it cannot end sessions, and clients may talk to another one. It hears
+            // renewals, but takes no reports.
             if self.core.check_leads().is_err() {
                 self.core.sessions.excuse_reports(EXPIRE_EVERY_MS);
                 continue;

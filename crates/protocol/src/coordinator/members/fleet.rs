@@ -20,7 +20,8 @@ pub(in crate::coordinator) struct Fleet {
 }
 
 impl Fleet {
-    /// Nodes by id, the failed ones whose return the coordinator awaits no longer, and those that are likely to join soon.
+    /// Nodes by id, the failed ones whose return the coordinator awaits no longer, and those that are likely to join
+    /// soon.
     pub(super) fn new(
         nodes: Vec<NodeStatus>,
         abandoned: BTreeSet<NodeId>,

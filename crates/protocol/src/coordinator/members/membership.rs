@@ -43,7 +43,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
 
     /// Puts off a process at another address than the node's last one while the lease of that one may run: it serves
     /// until its lease ends, even if it does not answer the coordinator. A process at the same address has the port of
-    /// the last one, which has ended. The caller holds joins back, so that no process of the node joins before this is decided.
+    /// the last one, which has ended. The caller holds joins back, so that no process of the node joins before this is
+    /// decided.
     fn await_lease_elsewhere(&self, applicant: &Applicant) -> Answer<()> {
         let Some(first) = self.first_elsewhere(applicant) else {
             return Ok(());
@@ -239,8 +240,8 @@ impl<K: KeyValue + Send + Sync + 'static> Members<K> {
         .await;
     }
 
-    /// Waits until most nodes have contacted this run of the coordinator, however long that takes. Returns whether it still
-    /// serves then.
+    /// Waits until most nodes have contacted this run of the coordinator, however long that takes. Returns whether it
+    /// still serves then.
     pub(in crate::coordinator) async fn until_most_heard(&self) -> bool {
         self.wait_until(|| self.is_vouched_for()).await;
         !self.core.is_broken()

@@ -258,8 +258,8 @@ impl<K: KeyValue + Send + Sync + 'static> Nodes<K> {
         (spaces.collect(), silences.collect())
     }
 
-    /// The disks of nodes that are not failed, from their last reports. A node that leaves gets no new chunks, so it has no
-    /// free bytes.
+    /// The disks of nodes that are not failed, from their last reports. A node that leaves gets no new chunks, so it
+    /// has no free bytes.
     pub(in crate::coordinator) fn spaces(&self, fleet: &Fleet) -> BTreeMap<NodeId, Space> {
         let mut spaces = self.last_heard(fleet).0;
         for (&node, space) in &mut spaces {

@@ -129,8 +129,8 @@ impl Starts {
     }
 }
 
-/// Stops the coordinator, whose metadata are an old copy, and has the metadata remember it: otherwise a coordinator that
-/// is started again and again forgets the start that shows it.
+/// Stops the coordinator, whose metadata are an old copy, and has the metadata remember it: otherwise a coordinator
+/// that is started again and again forgets the start that shows it.
 fn contradicted<K: KeyValue + Send + Sync + 'static>(
     core: &Core<K>,
     heard: Start,

@@ -1,5 +1,5 @@
-//! The findings of a recovery, page by page: first every file of the metadata with what its nodes say, then the chunks on
-//! each node that no file of the metadata has. Nothing is kept between two pages.
+//! The findings of a recovery, page by page: first every file of the metadata with what its nodes say, then the chunks
+//! on each node that no file of the metadata has. Nothing is kept between two pages.
 
 use super::judge::{Told, judge};
 use super::survey::{KnownFleet, Survey};

@@ -26,8 +26,8 @@ pub(super) enum Verdict {
 /// Judges a stripe with `k` data chunks.
 ///
 /// A change of a layout reaches nodes of at least k chunks before it ends: they learn its generation, or remove their
-/// chunks. So at most n-k nodes do not know of it, and n-k+1 that still have their chunks, and know no newer generation,
-/// prove that there was none.
+/// chunks. So at most n-k nodes do not know of it, and n-k+1 that still have their chunks, and know no newer
+/// generation, prove that there was none.
 pub(super) fn judge(record: &StripeRecord, k: usize, told: &Told) -> Verdict {
     let (mut held_count, mut usable_count, mut lacking_count) = (0, 0, 0);
     for chunk in record.chunks() {

@@ -1,11 +1,11 @@
-//! A coordinator of an emergency: its metadata are an earlier copy, and nodes know newer ones. It serves what can still be
-//! read, and changes nothing.
+//! A coordinator of an emergency: its metadata are an earlier copy, and nodes know newer ones. It serves what can
+//! still be read, and changes nothing.
 //!
-//! To a node it is like a client with an old layout: nodes do not follow it, get no lease from it, and refuse an old layout
-//! of a stripe. Before it shows a client a part of a file, it asks the nodes of each stripe whether the layout still holds.
-//! The client then reads by a quorum, which proves the same again (docs/update-protocol.md, "Reading without the
-//! coordinator"). So a byte that is read from a stripe is as new as the last acknowledged write. Names, sizes, holes and
-//! inline bytes are as old as the copy.
+//! To a node it is like a client with an old layout: nodes do not follow it, get no lease from it, and refuse an old
+//! layout of a stripe. Before it shows a client a part of a file, it asks the nodes of each stripe whether the layout
+//! still holds. The client then reads by a quorum, which proves the same again (docs/update-protocol.md, "Reading
+//! without the coordinator"). So a byte that is read from a stripe is as new as the last acknowledged write. Names,
+//! sizes, holes and inline bytes are as old as the copy.
 
 mod findings;
 mod judge;
@@ -193,8 +193,8 @@ impl<K: KeyValue + Send + Sync + 'static> Recovery<K> {
     }
 }
 
-/// Tickets to read a file's stripes, by a key that the nodes know. The nodes' time may be far ahead of the copy's, and goes on
-/// while no coordinator leads. So these expire with their key alone.
+/// Tickets to read a file's stripes, by a key that the nodes know. The nodes' time may be far ahead of the copy's, and
+/// goes on while no coordinator leads. So these expire with their key alone.
 fn reading_tickets(put: PutId, stripes: &[StripeRecord], known: &TicketKeys) -> Vec<Ticket> {
     // A node that missed the newest key has the one before.
     let Some(key) = known.keys.first().map(ReadyKey::new) else {

@@ -106,10 +106,10 @@ impl<K: KeyValue + Send + Sync + 'static> Survey<K> {
         Ok(known)
     }
 
-    /// Whether a coordinator has started on the copy since it was made: it has not noted its start, nodes have followed an
-    /// earlier start or another one with its number, or they have contradicted it. It has abandoned the moves of chunks that
-    /// were unfinished at the copy's time. So layouts that have ended may have the generations of those that have replaced
-    /// them.
+    /// Whether a coordinator has started on the copy since it was made: it has not noted its start, nodes have
+    /// followed an earlier start or another one with its number, or they have contradicted it. It has abandoned the
+    /// moves of chunks that were unfinished at the copy's time. So layouts that have ended may have the generations of
+    /// those that have replaced them.
     async fn was_started_on(&self, heard: Start) -> Result<bool, MetaError> {
         let read = move |meta: &Meta<K>| {
             // An opening abandons moves, and the start is noted after it.
@@ -157,8 +157,8 @@ impl<K: KeyValue + Send + Sync + 'static> Survey<K> {
         known
     }
 
-    /// The chunks of these stripes on the nodes of their layouts that are up, as far as these tell in this time, and the
-    /// nodes that have not told all.
+    /// The chunks of these stripes on the nodes of their layouts that are up, as far as these tell in this time, and
+    /// the nodes that have not told all.
     pub(super) async fn held(
         &self,
         fleet: &KnownFleet,
@@ -239,8 +239,8 @@ fn recorded(record: NodeRecord) -> NodeStatus {
     }
 }
 
-/// The nodes of the metadata, with what the node knows that has heard the newest coordinator. A node that waits to join has
-/// heard one, and has no keys; others that have keys are believed first.
+/// The nodes of the metadata, with what the node knows that has heard the newest coordinator. A node that waits to
+/// join has heard one, and has no keys; others that have keys are believed first.
 fn known_fleet(recorded: &[NodeStatus], told: &BTreeMap<NodeId, KnownCluster>) -> KnownFleet {
     let newest = told.values().max_by_key(|known| {
         let heard = known.heard.as_ref();

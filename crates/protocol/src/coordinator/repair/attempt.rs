@@ -71,7 +71,8 @@ pub(super) struct Progress {
     /// Nodes that could not take a chunk, or have not confirmed an earlier order to remove one, each with the first
     /// reason.
     avoided: BTreeMap<NodeId, Avoidance>,
-    /// Chunks that nodes were told to remove in this round's term: such a node gets this chunk again only in a later one.
+    /// Chunks that nodes were told to remove in this round's term: such a node gets this chunk again only in a later
+    /// one.
     pub(super) taken_away: BTreeSet<Target>,
     /// Nodes that had records of the stripe that are not settled, and were told to remove what they have.
     pub(super) barred: BTreeSet<NodeId>,

@@ -121,8 +121,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(answered(answer)?.is_some())
     }
 
-    /// The ranges that a chunk has missed since `from`, from the logs of the others. None when the logs do not reach back
-    /// to `from`, and when the ranges are half of the chunk or more, or more than one record can have.
+    /// The ranges that a chunk has missed since `from`, from the logs of the others. None when the logs do not reach
+    /// back to `from`, and when the ranges are half of the chunk or more, or more than one record can have.
     async fn missed(
         &self,
         survey: &Survey,

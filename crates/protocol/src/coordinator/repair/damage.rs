@@ -55,8 +55,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
 
     /// Has a node that is up verify all its bytes; `None` if it is not up, or does not do so.
     ///
-    /// A connection may be that of a process which has died since. So the node is asked again, for the length of a lease
-    /// from its first failure on: if the node lives no more, its lease has expired then.
+    /// A connection may be that of a process which has died since. So the node is asked again, for the length of a
+    /// lease from its first failure on: if the node lives no more, its lease has expired then.
     async fn scrub_node(&self, node: NodeId) -> Option<Scrubbed> {
         let options = &self.core.options;
         let patience_ms = options.timing.lease_ms + options.timing.margin_ms;
@@ -107,8 +107,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(self.mark_damaged(node, found.to_vec()).await?)
     }
 
-    /// Notes damage that a node has reported: in its own chunks, and in at most one of another node, which it has had read
-    /// before a settlement. Of that one only its own node's word counts.
+    /// Notes damage that a node has reported: in its own chunks, and in at most one of another node, which it has had
+    /// read before a settlement. Of that one only its own node's word counts.
     pub(in crate::coordinator) async fn report_damage(
         self: &Arc<Self>,
         report: ask::ReportDamage,
@@ -196,8 +196,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Ok(new_count)
     }
 
-    /// Keeps damage that a node could not confirm, and asks the node again once it is up. If there is too much, the rest is
-    /// dropped: the next read or scrub of it reports it again.
+    /// Keeps damage that a node could not confirm, and asks the node again once it is up. If there is too much, the
+    /// rest is dropped: the next read or scrub of it reports it again.
     fn ask_later(self: &Arc<Self>, node: NodeId, damage: Vec<Damage>) {
         if damage.is_empty() {
             return;

@@ -173,8 +173,8 @@ impl<K: KeyValue + Send + Sync + 'static> Repair<K> {
         Err(refusal.into())
     }
 
-    /// Marks the chunk lost that a refusal names as missing or corrupt, unless its node can read it now. Returns whether
-    /// it counts as lost then.
+    /// Marks the chunk lost that a refusal names as missing or corrupt, unless its node can read it now. Returns
+    /// whether it counts as lost then.
     pub(in crate::coordinator) async fn mark_blamed(
         self: &Arc<Self>,
         survey: &Survey,

@@ -221,8 +221,8 @@ fn a_settlement_that_fails_is_repeated_before_the_session_begins() {
     assert_eq!(settled(&mut bed), [stripe.id].into());
 }
 
-/// A file of one stripe, whose primary does not vouch for its term, and one damaged chunk of it. The nodes take a while to
-/// say what they hold, and rebuild nothing.
+/// A file of one stripe, whose primary does not vouch for its term, and one damaged chunk of it. The nodes take a
+/// while to say what they hold, and rebuild nothing.
 fn in_slow_repair(bed: &mut Bed) -> PutId {
     let stripe = bed.put("f", 1).remove(0);
     let file = put_of(bed, "f");

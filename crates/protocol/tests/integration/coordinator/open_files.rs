@@ -6,8 +6,8 @@ use crate::coordinator::membership::beat;
 use gabion_layout::NodeId;
 use gabion_meta::{ClientSessionId, MetaError, PutId};
 use gabion_protocol::message::{
-    CLIENT_SESSION_MS, CoordinatorReply, NodeHealth, NodeRequest, OpenedFile, Opener, ReportPart, SessionState,
-    ask,
+    CLIENT_SESSION_MS, CoordinatorReply, NodeHealth, NodeRequest, OpenedFile, Opener, ReportPart,
+    SessionState, ask,
 };
 
 fn session(bed: &mut Bed) -> ClientSessionId {
@@ -262,7 +262,12 @@ fn an_outage_behind_a_restart_costs_no_client_its_open_files() {
         is_last: true,
     };
     let opened = vec![OpenedFile { file, number: 5 }];
-    let state = report(&mut bed, opener(session, 5), (opened, Some(part)), Vec::new());
+    let state = report(
+        &mut bed,
+        opener(session, 5),
+        (opened, Some(part)),
+        Vec::new(),
+    );
     assert_eq!(state, SessionState::GoesOn);
     bed.pass(1_000);
     assert_eq!(link_count(&mut bed, file), Some(0));

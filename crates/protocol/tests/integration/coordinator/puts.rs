@@ -392,8 +392,8 @@ fn a_put_waits_for_a_silent_node_that_it_needs() {
     assert!(matches!(reply, CoordinatorReply::Put { .. }), "{reply:?}");
 }
 
-/// Its client takes the refusal as final. A delayed copy of the request must not store the file later, and a repetition after
-/// a lost answer hears the same reason.
+/// Its client takes the refusal as final. A delayed copy of the request must not store the file later, and a
+/// repetition after a lost answer hears the same reason.
 #[test]
 fn a_put_that_was_refused_at_its_end_stays_refused() {
     let mut bed = Bed::three_racks();

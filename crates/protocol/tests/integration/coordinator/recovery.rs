@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 /// The stripes that each node holds.
 type Holdings = Arc<Mutex<BTreeMap<NodeId, BTreeMap<StripeId, KnownStripe>>>>;
 
-/// A recovery on a copy of the metadata of a cluster with the files `f` and `g`, of one stripe each, and with `h`, of two.
+/// A recovery on a copy of the metadata of a cluster with the files `f` and `g`, of one stripe each, and with `h`, of
+/// two.
 struct Emergency {
     bed: Bed,
     recovery: Arc<Recovery<&'static MemoryStore>>,

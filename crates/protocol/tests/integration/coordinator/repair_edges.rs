@@ -284,8 +284,8 @@ fn a_node_that_leaves_an_order_unanswered_gets_the_chunk_in_a_later_term() {
     assert_eq!(bed.failures_left(), [(2, 1)], "and no node had to join");
 }
 
-/// Has the first new chunk discarded because updates went further than the logs reach, and counts how often its node gets
-/// it again. The node confirms the order to discard it, or does not answer.
+/// Has the first new chunk discarded because updates went further than the logs reach, and counts how often its node
+/// gets it again. The node confirms the order to discard it, or does not answer.
 fn given_again_after(has_answers: bool) -> usize {
     let mut bed = Bed::three_racks();
     let before = bed.put("f", 1).remove(0);

@@ -62,8 +62,8 @@ fn a_snapshot_settles_the_stripes_that_nodes_may_have_updated_and_no_others() {
     assert_eq!(settled(&mut bed), [stripes[2].id, stripes[6].id].into());
 }
 
-/// Primaries lose their terms when the file is frozen. The settlements of all its stripes would take longer than a file may
-/// be frozen.
+/// Primaries lose their terms when the file is frozen. The settlements of all its stripes would take longer than a
+/// file may be frozen.
 #[test]
 fn no_settlement_begins_when_files_have_been_frozen_for_too_long() {
     let mut bed = Bed::three_racks();

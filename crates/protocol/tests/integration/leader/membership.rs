@@ -1,5 +1,5 @@
-//! A node's membership lease under several coordinators. The model asks the product's own [`Membership`] when a node has
-//! failed, and its [`Origin`] which coordinator a node refuses.
+//! A node's membership lease under several coordinators. The model asks the product's own [`Membership`] when a node
+//! has failed, and its [`Origin`] which coordinator a node refuses.
 
 use crate::leader::rules::{Mutation, Rules};
 use crate::leader::state::{DRIFT, Heartbeat, NODE, NODE_LEASE, NODE_MARGIN, Run, State};

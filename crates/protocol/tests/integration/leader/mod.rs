@@ -1,6 +1,6 @@
-//! Several coordinators on one database, explored exhaustively: leaders that are deposed and do not know it, lost answers,
-//! slow clocks, pauses, and messages that arrive late or twice. What is modelled, what is left out and the results are in
-//! docs/proof.md.
+//! Several coordinators on one database, explored exhaustively: leaders that are deposed and do not know it, lost
+//! answers, slow clocks, pauses, and messages that arrive late or twice. What is modelled, what is left out and the
+//! results are in docs/proof.md.
 
 mod membership;
 mod moves;
@@ -120,8 +120,8 @@ fn moves_properties() -> Vec<Claim> {
     ]
 }
 
-/// Bounds: takeovers, transactions, lost connections, changes, reads, runs that end, servers that fall behind, and ticks for
-/// which the machine of a leader is stopped.
+/// Bounds: takeovers, transactions, lost connections, changes, reads, runs that end, servers that fall behind, and
+/// ticks for which the machine of a leader is stopped.
 const fn bounds(work: Work, counts: [u8; 8]) -> Bounds {
     let [
         takeover_count,

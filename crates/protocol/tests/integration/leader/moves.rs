@@ -1,6 +1,6 @@
 //! Orders to nodes, by the example of a chunk that moves to another node and back. Orders carry no number of a
-//! coordinator. What makes a late order of a former leader harmless is the term of the stripe, and that each order follows
-//! from changes that are durable.
+//! coordinator. What makes a late order of a former leader harmless is the term of the stripe, and that each order
+//! follows from changes that are durable.
 
 use crate::leader::rules::{Mutation, Rules};
 use crate::leader::state::{Move, Order, PLACE, Run, STRIPE_LEASE, State};

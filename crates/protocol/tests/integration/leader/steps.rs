@@ -1,6 +1,6 @@
-//! The possible next steps. Each is one atomic act: of the database, of a leader, of a standby, of a node or of a client;
-//! or time goes on. A message that is lost is one whose step is never taken, and one that is late arrives whenever its step
-//! is taken. A process that is paused, or has crashed, is one that takes no step.
+//! The possible next steps. Each is one atomic act: of the database, of a leader, of a standby, of a node or of a
+//! client; or time goes on. A message that is lost is one whose step is never taken, and one that is late arrives
+//! whenever its step is taken. A process that is paused, or has crashed, is one that takes no step.
 
 use crate::leader::membership;
 use crate::leader::moves;

@@ -106,8 +106,8 @@ pub(crate) fn execute(rules: Rules, next: &mut State, at: usize) {
     }
 }
 
-/// Forgets orphaned transactions that can have no effect any more. Forgets the row that a standby has read if the row has
-/// changed since.
+/// Forgets orphaned transactions that can have no effect any more. Forgets the row that a standby has read if the row
+/// has changed since.
 pub(crate) fn forget_void(rules: Rules, next: &mut State) {
     let database = next.database;
     let is_void = |attempt: &Attempt| {

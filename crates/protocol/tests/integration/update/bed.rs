@@ -480,7 +480,8 @@ impl Bed {
         read.expect_err("it is lost");
     }
 
-    /// Gives a node its chunk anew, with two undecided updates in its reserve, of which the first cannot be read any more.
+    /// Gives a node its chunk anew, with two undecided updates in its reserve, of which the first cannot be read any
+    /// more.
     pub(crate) fn spoil_reserve(&self, node: u32) {
         let id = chunk_of(node);
         let store = &self.stores[node as usize];

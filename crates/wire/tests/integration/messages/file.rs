@@ -119,8 +119,8 @@ impl Differences {
 /// The file of a release whose messages have these types.
 ///
 /// # Errors
-/// A sentence, if the release encodes a message in another way than a version that it still speaks, or adds to a version
-/// that has been there before.
+/// A sentence, if the release encodes a message in another way than a version that it still speaks, or adds to a
+/// version that has been there before.
 pub(super) fn updated(
     known: Option<&File>,
     release: Release,

@@ -1,8 +1,9 @@
-//! Finds the encoding of a type by decoding it: a decoder that notes what each type asks for, and gives it small values.
+//! Finds the encoding of a type by decoding it: a decoder that notes what each type asks for, and gives it small
+//! values.
 //!
-//! Postcard writes what `serde` asks for, in its order, without names. So the kinds of values, the order of fields and the
-//! numbers of variants are the whole encoding. Each pass makes one value, and goes where something is unknown yet; it
-//! chooses the variants of enums accordingly. The messages have no recursive types.
+//! Postcard writes what `serde` asks for, in its order, without names. So the kinds of values, the order of fields and
+//! the numbers of variants are the whole encoding. Each pass makes one value, and goes where something is unknown yet;
+//! it chooses the variants of enums accordingly. The messages have no recursive types.
 
 use serde::de::value::{Error, U32Deserializer};
 use serde::de::{
