@@ -200,7 +200,7 @@ pub enum TestbedError {
     Stopped,
     /// A signal ended a replay.
     #[error("the replay was interrupted")]
-    Interrupted,
+    ReplayInterrupted,
     /// A demo or a replay found what a correct cluster cannot have.
     #[error("{0}")]
     Wrong(String),

@@ -149,7 +149,7 @@ pub(super) async fn store(
         let source = AllowStdIo::new(Initial::new(size));
         tokio::select! {
             put = client.put(name, pool, source, size, &*progress) => drop(put?),
-            () = signals.recv() => return Err(TestbedError::Interrupted),
+            () = signals.recv() => return Err(TestbedError::ReplayInterrupted),
         }
         contents.overwrite(whole, INITIAL);
         return Ok(contents);
@@ -162,7 +162,7 @@ pub(super) async fn store(
         .await?;
     let filled = tokio::select! {
         filled = fill(&file, (size, parts), place, &*progress) => filled,
-        () = signals.recv() => Err(TestbedError::Interrupted),
+        () = signals.recv() => Err(TestbedError::ReplayInterrupted),
     };
     let named = match filled {
         Ok(contents) => {
@@ -183,7 +183,7 @@ pub(super) async fn store(
     let ended = tokio::select! {
         ended = end => ended,
         // The next replay removes the file.
-        () = signals.recv() => return Err(TestbedError::Interrupted),
+        () = signals.recv() => return Err(TestbedError::ReplayInterrupted),
     };
     let contents = named?;
     ended?;

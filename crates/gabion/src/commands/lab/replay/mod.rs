@@ -61,7 +61,7 @@ pub(super) async fn run(
     });
     let outcome = tokio::select! {
         outcome = replay.run(count, requests) => outcome?,
-        () = signals.recv() => return Err(TestbedError::Interrupted.into()),
+        () = signals.recv() => return Err(TestbedError::ReplayInterrupted.into()),
     };
     let cached = options.cache.map(|_| client.cache_counts());
     Report::new(&options, size, outcome, cached).print(format)
