@@ -287,7 +287,7 @@ fn the_log_may_get_a_new_base_and_lose_files_at_each_step() {
             }
             Ok(())
         };
-        let done = back_up_in_steps(&place.log(), &backup, &steps).unwrap();
+        let done = back_up_in_steps((&place.log(), &backup), false, &steps).unwrap();
         disturbed_count += usize::from(count.get() > step);
         assert!(done.last >= before, "step {step}");
         assert_eq!(place.restored(&backup), Ok(done.last), "step {step}");
