@@ -1,7 +1,7 @@
 //! The agent beside a `DataNode`: it accepts connections of its plugin and of other agents.
 
 use crate::error::HdfsError;
-use crate::frame::{Kind, Reading, Writing, accept, connect};
+use crate::frame::{Frame, Kind, Reading, Writing, accept, connect};
 use crate::helper::help;
 use crate::message::{DEADLINE_MAX, Help, Join, Tally, Task, end_body, message_of};
 use crate::requestor::rebuild;
@@ -21,6 +21,9 @@ const CONNECTION_COUNT_MAX: usize = 1024;
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of an order: that of a task, and as long again for Hadoop's own code after it.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2 * DEADLINE_MAX.as_secs());
+/// Schedules that are planned at the same time. Further ones wait: each occupies a processor, and every caller of the
+/// port can ask for one.
+const PLANNING_COUNT_MAX: usize = 1;
 /// Wait when the system has no descriptors left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -28,6 +31,8 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct Agent {
     runs: Arc<Runs>,
+    /// A permit for each schedule that is being planned.
+    pub(crate) planning: Arc<Semaphore>,
 }
 
 impl Agent {
@@ -37,7 +42,8 @@ impl Agent {
     /// When the system gives no randomness.
     pub fn new(plugin: String) -> io::Result<Self> {
         let runs = Runs::new(plugin)?;
-        Ok(Self { runs })
+        let planning = Arc::new(Semaphore::new(PLANNING_COUNT_MAX));
+        Ok(Self { runs, planning })
     }
 
     /// Serves connections until the future is dropped or the listener fails.
@@ -83,7 +89,10 @@ impl Agent {
                     self.runs.join(join.run, (join.from, reading, writing));
                     Ok(())
                 }
-                Kind::Schedule => schedule(first.body, &writing).await,
+                Kind::Schedule => {
+                    let permits = Arc::clone(&self.planning);
+                    schedule(permits, first.body, &mut reading, &writing).await
+                }
                 Kind::Order => {
                     let order = first.body;
                     pass_on(self.runs.plugin(), order, &mut reading, &writing).await
@@ -97,9 +106,20 @@ impl Agent {
     }
 }
 
-/// Answers with the schedule of a recovery.
-async fn schedule(body: Bytes, writing: &Writing) -> Result<(), HdfsError> {
-    let planned = tokio::task::spawn_blocking(|| {
+/// Answers with the schedule of a recovery, when it is this request's turn. An asker that leaves before loses its turn.
+async fn schedule(
+    permits: Arc<Semaphore>,
+    body: Bytes,
+    asker: &mut Reading,
+    writing: &Writing,
+) -> Result<(), HdfsError> {
+    let permit = tokio::select! {
+        permit = permits.acquire_owned() => permit,
+        ended = asker.frame() => return Err(left(asker, ended)),
+    };
+    let planned = tokio::task::spawn_blocking(move || {
+        // Planning cannot be interrupted, so the permit lasts until its end.
+        let _permit = permit;
         let schedule = Lost::read(body)?.schedule()?;
         Ok::<_, HdfsError>(schedule_body(&schedule))
     });
@@ -127,10 +147,7 @@ async fn pass_on(
     };
     let answer = tokio::select! {
         answer = answered => answer,
-        ended = sender.frame() => {
-            let reason = ended.err().map_or_else(|| "it has sent a second request".to_owned(), |e| e.to_string());
-            return Err(sender.error(reason));
-        }
+        ended = sender.frame() => return Err(left(sender, ended)),
     };
     match answer {
         Ok(answer) if matches!(answer.kind, Kind::Done | Kind::Refused) => {
@@ -139,6 +156,12 @@ async fn pass_on(
         Ok(_) => refuse(writing, "the plugin's answer does not fit the order").await,
         Err(error) => refuse(writing, error).await,
     }
+}
+
+/// Why a peer gets no answer that sends a second request, or has ended its connection.
+fn left(peer: &Reading, ended: Result<Frame, HdfsError>) -> HdfsError {
+    let second = || "it has sent a second request".to_owned();
+    peer.error(ended.err().map_or_else(second, |error| error.to_string()))
 }
 
 async fn refuse(writing: &Writing, reason: impl std::fmt::Display) -> Result<(), HdfsError> {

@@ -292,6 +292,40 @@ async fn a_schedule_that_cannot_be_is_refused() {
 }
 
 #[tokio::test]
+async fn schedules_wait_for_their_turn_and_leave_it_with_their_asker() {
+    let agent = crate::agent::Agent::new("127.0.0.1:1".to_owned()).unwrap();
+    let planning = std::sync::Arc::clone(&agent.planning);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serving = tokio::spawn(agent.serve(listener));
+    // Another schedule is being planned.
+    let busy = std::sync::Arc::clone(&planning)
+        .try_acquire_owned()
+        .unwrap();
+    assert_eq!(planning.available_permits(), 0);
+    let body = schedule_request(&["/a"; 8], &[[0, 1, 2, 3]], &[4, 5]);
+    let ask = async || {
+        let (reading, writing) = crate::frame::connect(&address).await.unwrap();
+        let parts = vec![body.clone().into()];
+        writing.send(Kind::Schedule, parts).await.unwrap();
+        (reading, writing)
+    };
+    let gone = ask().await;
+    let (mut reading, _writing) = ask().await;
+    // An agent that does not wait would answer within this time.
+    let early = reading
+        .frame_within(std::time::Duration::from_millis(500))
+        .await;
+    assert!(early.is_err(), "two schedules are planned at the same time");
+    drop(gone);
+    drop(busy);
+    let limit = std::time::Duration::from_mins(2);
+    let answer = reading.frame_within(limit).await.unwrap();
+    assert_eq!(answer.kind, Kind::Scheduled);
+    serving.abort();
+}
+
+#[tokio::test]
 async fn orders_go_to_the_plugin_and_its_answers_come_back() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plugin = listener.local_addr().unwrap().to_string();

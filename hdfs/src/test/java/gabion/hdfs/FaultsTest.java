@@ -245,9 +245,11 @@ public final class FaultsTest {
     Map<Integer, AgentCluster.Replica> before = cluster.replicas(path);
     ExtendedBlock block = cluster.block(path, 1);
     removeGate();
+    cluster.files.setSafeMode(SafeModeAction.ENTER);
+    kill(before.get(1).port);
     // All bytes pass the limit after this, however late anything else is.
     long begin = System.nanoTime();
-    kill(before.get(1).port);
+    cluster.files.setSafeMode(SafeModeAction.LEAVE);
     DataNode writer = cluster.awaitHalf(block);
     assertTrue(writer.getXmitsInProgress() > 0);
     cluster.awaitWhole(path);
