@@ -245,15 +245,13 @@ impl Reading {
         if length > BODY_BYTES_MAX {
             return Err(self.error(format!("its frame of {length} bytes is too long")));
         }
-        let mut body = BytesMut::zeroed(length);
-        let read = self.stream.read_exact(&mut body).await;
-        read.map_err(|error| self.error(error))?;
+        let body = read_body(&mut self.stream, length).await;
+        let body = body.map_err(|error| self.error(error))?;
         if checksum(kind_byte, &[&body]).to_be_bytes() != [c0, c1, c2, c3] {
             return Err(self.error("its frame was damaged in transit"));
         }
         let kind = Kind::of(kind_byte);
         let kind = kind.ok_or_else(|| self.error(format!("its frame has kind {kind_byte}")))?;
-        let body = body.freeze();
         Ok(Frame { kind, body })
     }
 
@@ -285,6 +283,18 @@ impl Writing {
             reason: "the connection has ended".to_owned(),
         })
     }
+}
+
+/// Reads a frame's body, into memory that is not zeroed first.
+async fn read_body(stream: &mut BufReader<OwnedReadHalf>, length: usize) -> io::Result<Bytes> {
+    let mut body = BytesMut::with_capacity(length);
+    let mut rest = stream.take(length as u64);
+    while body.len() < length {
+        if rest.read_buf(&mut body).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(body.freeze())
 }
 
 fn checksum(kind: u8, parts: &[impl AsRef<[u8]>]) -> u32 {
@@ -354,6 +364,18 @@ mod tests {
             reading.frame_within(SEND_TIMEOUT).await.unwrap_err();
         };
         tokio::join!(ending, reading);
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_cut_off_is_an_error() {
+        let (mut written, read) = narrow_stream().await;
+        let (mut reading, _writing) = halves(read, "the writer", &[]).unwrap();
+        let header = [0, 0, 0, 100, 0, 0, 0, 0, Kind::Slice as u8];
+        written.write_all(&header).await.unwrap();
+        written.write_all(&[7; 50]).await.unwrap();
+        drop(written);
+        let error = reading.frame_within(SEND_TIMEOUT).await.unwrap_err();
+        assert!(error.to_string().contains("end of file"), "{error}");
     }
 
     #[tokio::test]

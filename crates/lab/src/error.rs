@@ -211,6 +211,12 @@ pub enum LabError {
     /// A cluster of an experiment failed.
     #[error("a cluster of the experiment failed: {0}")]
     Cluster(String),
+    /// The report of the measurement on HDFS is not what the lab expects.
+    #[error(
+        "the report of the measurement on HDFS cannot be read: {0}; use the directory hdfs of the sources that this \
+        program was built from"
+    )]
+    HdfsReport(String),
     /// A cluster or testbed cannot be made, used or stopped.
     #[error(transparent)]
     Testbed(#[from] TestbedError),

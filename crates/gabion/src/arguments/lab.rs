@@ -89,6 +89,10 @@ pub(crate) struct RunOptions {
     /// ones
     #[arg(long, env = "GABION_TRACES", value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
+    /// Directory hdfs of Gabion's sources, for ECP-10b on HDFS; without it, or without Maven, a JDK or root, a model of
+    /// links replaces HDFS
+    #[arg(long, env = "GABION_HDFS", default_value = "hdfs", value_name = "DIR")]
+    pub(crate) hdfs: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -2,6 +2,7 @@
 //! once, and killed at the end.
 
 mod encodings;
+mod hdfs;
 mod repairs;
 mod steps;
 mod updates;
@@ -13,20 +14,25 @@ pub use updates::inside as updates_inside;
 
 use crate::LabError;
 use crate::experiments::{
-    CacheEffect, Clusters, EncodeBench, Encodings, Overwrite, OverwriteSetting, RepairBench,
-    TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime,
+    CacheEffect, Clusters, EncodeBench, Encodings, HdfsBench, HdfsTimes, Overwrite,
+    OverwriteSetting, RepairBench, TestbedSetting, Throughput, TransferSetting, Transfers,
+    TrialTime,
 };
 use futures::future::try_join_all;
 use gabion_client::ClientOptions;
 use gabion_layout::UpdateScheme;
 use gabion_testbed::{LocalCluster, TestbedError};
 use gabion_wire::{LinkTable, Options};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use steps::{Silent, pool, put, send, up_options, use_and_stop};
 
 /// Starts clusters of this program's own processes.
-pub struct LocalClusters;
+pub struct LocalClusters {
+    /// The Maven project of HDFS's plugin, for measurements on HDFS: `hdfs` of Gabion's sources.
+    pub hdfs: PathBuf,
+}
 
 impl Clusters for LocalClusters {
     fn transfer(&self, setting: &TransferSetting) -> Result<Transfers, LabError> {
@@ -55,6 +61,14 @@ impl Clusters for LocalClusters {
 
     fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError> {
         block_on(encodings::on_testbed(bench))
+    }
+
+    fn hdfs_missing(&self) -> Option<String> {
+        hdfs::missing(&self.hdfs)
+    }
+
+    fn hdfs(&self, bench: &HdfsBench) -> Result<HdfsTimes, LabError> {
+        block_on(hdfs::measure(&self.hdfs, bench))
     }
 }
 

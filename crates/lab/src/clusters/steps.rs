@@ -85,14 +85,14 @@ pub async fn end_clusters(limit: Duration) -> bool {
 }
 
 /// The turn of a cluster or a testbed: a process has one at a time.
-struct Turn {
+pub(super) struct Turn {
     signals: EndSignals,
     is_ending: watch::Receiver<bool>,
     _used: MutexGuard<'static, ()>,
 }
 
 impl Turn {
-    async fn begin() -> Result<Self, TestbedError> {
+    pub(super) async fn begin() -> Result<Self, TestbedError> {
         Ok(Self {
             signals: EndSignals::listen()?,
             is_ending: IS_ENDING.subscribe(),
@@ -101,7 +101,7 @@ impl Turn {
     }
 
     /// Waits for a signal that ends this process, or for [`end_clusters`].
-    async fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         tokio::select! {
             () = self.signals.recv() => {}
             // The sender is never dropped.

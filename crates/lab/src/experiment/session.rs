@@ -4,6 +4,7 @@
 use crate::error::LabError;
 use crate::experiments::ear::bench::{EncodeBench, Encodings};
 use crate::experiments::ecpipe::bench::{RepairBench, TrialTime};
+use crate::experiments::ecpipe::hdfs_times::{HdfsBench, HdfsTimes};
 use crate::trace::TraceReader;
 use gabion_codec::Code;
 use gabion_layout::{AppendSpec, ByteRange, UpdateScheme};
@@ -86,6 +87,15 @@ pub trait Clusters: Sync {
     /// # Errors
     /// [`LabError::Cluster`] when anything of it fails.
     fn encodings(&self, bench: &EncodeBench) -> Result<Encodings, LabError>;
+
+    /// The first missing prerequisite of [`Clusters::hdfs`] on this machine, in one line; none if all are there.
+    fn hdfs_missing(&self) -> Option<String>;
+
+    /// Starts HDFS with its `DataNode`s on limited links, times repairs and reads, and removes everything again.
+    ///
+    /// # Errors
+    /// [`LabError::Cluster`] when anything of it fails, or its report cannot be read.
+    fn hdfs(&self, bench: &HdfsBench) -> Result<HdfsTimes, LabError>;
 }
 
 /// A cluster whose racks have links that the kernel limits.

@@ -19,7 +19,8 @@ pub use crate::experiment::{
 };
 pub use ear::{EncodeBench, EncodeTime, EncodeTrial, Encodings, PutTime, SegmentPlaces};
 pub use ecpipe::{
-    BenchLinks, Helpers, RepairBench, Selection, Stored, Together, Trial, TrialTime, Work,
+    BenchLinks, HdfsBench, HdfsTimes, Helpers, RepairBench, Selection, Stored, Together, Trial,
+    TrialTime, Work,
 };
 
 use crate::error::LabError;
@@ -59,7 +60,7 @@ pub fn registry() -> &'static [Experiment] {
         ecpipe::single::F8I,
         ecpipe::shaped::F9,
         ecpipe::paths::A2,
-        ecpipe::modelled::F10B,
+        ecpipe::on_hdfs::F10B,
         ecpipe::recovery::F11,
         rackcu::throughput::B1,
         rackcu::throughput::B2,

@@ -2,9 +2,9 @@
 
 use gabion_lab::LabError;
 use gabion_lab::experiments::{
-    CacheEffect, Cell, Clusters, EncodeBench, EncodeTime, EncodeTrial, Encodings, Overwrite,
-    OverwriteSetting, PutTime, RepairBench, Report, SegmentPlaces, TestbedSetting, Throughput,
-    TransferSetting, Transfers, TrialTime, experiment, registry,
+    CacheEffect, Cell, Clusters, EncodeBench, EncodeTime, EncodeTrial, Encodings, HdfsBench,
+    HdfsTimes, Overwrite, OverwriteSetting, PutTime, RepairBench, Report, SegmentPlaces,
+    TestbedSetting, Throughput, TransferSetting, Transfers, TrialTime, experiment, registry,
 };
 use gabion_layout::NodeId;
 
@@ -210,6 +210,14 @@ impl Clusters for ByHand {
     }
 
     fn repairs(&self, _: &RepairBench) -> Result<Vec<TrialTime>, LabError> {
+        unreachable!("it encodes")
+    }
+
+    fn hdfs_missing(&self) -> Option<String> {
+        None
+    }
+
+    fn hdfs(&self, _: &HdfsBench) -> Result<HdfsTimes, LabError> {
         unreachable!("it encodes")
     }
 }

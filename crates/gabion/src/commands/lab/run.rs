@@ -107,12 +107,15 @@ fn run_here(
         ScaleOption::Full => Scale::Full,
     };
     let run_count = options.runs.unwrap_or_else(|| experiment.run_count(scale));
+    let clusters = LocalClusters {
+        hdfs: options.hdfs.clone(),
+    };
     let session = |seed: u64| Session {
         scale,
         seed,
         directory: work,
         traces: options.traces.as_deref(),
-        clusters: Some(&LocalClusters),
+        clusters: Some(&clusters),
         progress: &shown,
     };
     let begun = Instant::now();

@@ -1,20 +1,14 @@
-//! ECP-10b, and the 16 requestors of ECP-8e: full-node recovery on the paper's cluster in the model of links (`ECPipe`
-//! sections 6.1 and 6.3, Figures 8e and 10b).
+//! ECP-10b where HDFS cannot run, and the 16 requestors of ECP-8e: full-node recovery on the paper's cluster in the model
+//! of links (`ECPipe` sections 6.1 and 6.3, Figures 8e and 10b).
 
 use super::bench::Selection;
 use super::figure::{CONVENTIONAL, PIPELINE};
 use super::paper_cluster::PaperCluster;
 use super::recovery::{SCHEDULED, SCHEMES};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Finding, Paper, Report, Session, Table, least_and_most};
+use crate::experiment::{Finding, Paper, Report, Session, Table, least_and_most};
 use crate::plot::Plot;
 use gabion_planner::repair::Scheme;
-
-pub(crate) const F10B: Experiment = Experiment::new(
-    "ECP-10b",
-    "full-node recovery of HDFS-3 by conventional repair and by pipelining (Figure 10b)",
-    onto_a_new_host,
-);
 
 /// Read rates of disks that serve many repairs at once: no limit, or an assumption, half of the rate in sequence.
 const DISKS: [(&str, Option<f64>); 2] = [("never waited for", None), ("72 MB/s", Some(72e6))];
@@ -76,7 +70,8 @@ const CODES: [(&str, &str); 3] = [
     ("(16,14)", "rs(14,2)"),
 ];
 
-fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
+/// ECP-10b in the model of links.
+pub(super) fn onto_a_new_host(session: &Session<'_>) -> Result<Report, LabError> {
     /// The least and the most over the paper's codes.
     const PRINTED: [(&str, f64); 2] = [("least", 5.1), ("most", 16.0)];
     let mut table = Table::new(

@@ -47,9 +47,10 @@ import org.junit.Test;
  *
  * <p>As many DataNodes as a group has blocks hold one of each group; one more is new. A DataNode is killed, and what it held
  * is rebuilt onto the new one ({@code ECPipe} section 6.3); then the killed one comes back empty as the next new one.
- * Before a recovery is timed, the new DataNode rebuilds a small block, because a JVM that has just started loads classes.
- * Hadoop's own code is measured on the same cluster with the agents stopped. At the end a cluster with Hadoop's default settings
- * and without the plugin recovers a node. A line of the report is a name and seconds, unless the name says otherwise.
+ * Before a recovery by agents is timed, the new DataNode rebuilds a small block, because a JVM that has just started
+ * loads classes. Hadoop's own code is measured on the same cluster with the agents stopped. At the end a cluster with
+ * Hadoop's default settings and without the plugin recovers a node. A line of the report is a name and seconds, unless
+ * the name says otherwise.
  */
 public final class LimitedLinksMeasurement {
   private static final int K = Integer.getInteger("gabion.k", 6);
@@ -160,7 +161,7 @@ public final class LimitedLinksMeasurement {
       recover("one." + SCHEMES[i], SCHEMES[i]);
     }
     kill(nodeOf(written.get(0), 1));
-    byNameNode("one.ordered-by-namenode");
+    byNameNode("one.ordered-by-hdfs");
     byHadoop("one.hadoop");
   }
 
@@ -183,7 +184,7 @@ public final class LimitedLinksMeasurement {
       say("core-seconds-per-gib." + scheme, (agentSeconds() - before) / gib);
     }
     kill(nodeOf(written.get(0), 1));
-    byNameNode("node.ordered-by-namenode");
+    byNameNode("node.ordered-by-hdfs");
     byHadoop("node.hadoop-tuned");
   }
 
