@@ -93,9 +93,9 @@ pub(crate) fn diagnose(reports: &Reports, helpers: &[NodeId], refusal: Refusal) 
     failed
 }
 
-/// The helpers to blame where none has reported trouble of its own: those that others have lost, or else those that report
-/// nothing because they hang, or else those that wait for no other because their disks hang, or else those for which the
-/// others wait.
+/// The helpers to blame where none has reported trouble of its own: those that others have lost, or else those that
+/// report nothing because they hang, or else those that wait for no other because their disks hang, or else those for
+/// which the others wait.
 fn silent_or_awaited(reports: &Reports, helpers: &[NodeId], refusal: Refusal) -> Vec<NodeId> {
     let mut lost: Vec<NodeId> = Vec::new();
     let mut slow = Vec::new();

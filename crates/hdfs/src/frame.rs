@@ -266,8 +266,8 @@ impl Reading {
 }
 
 impl Writing {
-    /// Sends a frame whose body is in parts: puts it in the queue of the connection's writer. A send that is dropped sends
-    /// the whole frame or nothing.
+    /// Sends a frame whose body is in parts: puts it in the queue of the connection's writer. A send that is dropped
+    /// sends the whole frame or nothing.
     ///
     /// # Errors
     /// [`HdfsError::Peer`] when the connection has ended, or the peer took too long for an earlier frame.

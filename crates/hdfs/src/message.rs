@@ -43,8 +43,8 @@ pub(crate) enum PathChoice {
     RackAware,
     /// As the sources are listed.
     Listed,
-    /// The path whose slowest link is the fastest (`ECPipe` section 4.3), by the rates of links: from each source, to each
-    /// source and to the requestor, in Mbit/s. There is no link where the rate is 0.
+    /// The path whose slowest link is the fastest (`ECPipe` section 4.3), by the rates of links: from each source, to
+    /// each source and to the requestor, in Mbit/s. There is no link where the rate is 0.
     Weighted(Vec<Vec<u32>>),
 }
 

@@ -22,7 +22,8 @@ pub(crate) fn empty_chunks(task: &Task) -> Vec<ChunkIndex> {
     chunks.filter(is_empty).collect()
 }
 
-/// Plans to bring `missing` ranges of the lost blocks to the requestor without the `excluded` blocks, and proves the plan.
+/// Plans to bring `missing` ranges of the lost blocks to the requestor without the `excluded` blocks, and proves the
+/// plan.
 ///
 /// # Errors
 /// [`HdfsError::Policy`] when too few blocks are left.

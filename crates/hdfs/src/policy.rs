@@ -1,8 +1,8 @@
 //! Hadoop's erasure coding policies: the code, and which bytes of a group of blocks each of its blocks holds.
 //!
 //! Hadoop deals the bytes of a group out to its blocks with data cell by cell. Byte `x` of a block with parity follows
-//! from the bytes `x` of all blocks with data, so a block is a chunk. The last cells may be short; bytes behind a block's
-//! end count as zeros.
+//! from the bytes `x` of all blocks with data, so a block is a chunk. The last cells may be short; bytes behind a
+//! block's end count as zeros.
 
 use crate::error::HdfsError;
 use gabion_codec::Code;

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 /// A helper whose block is open, and its connection.
 type Helper = (Checksum, Reading, Writing);
 
-/// Rebuilds what a task asks for, and tells the plugin how it has ended. A plugin that closes its connection cancels the
-/// task.
+/// Rebuilds what a task asks for, and tells the plugin how it has ended. A plugin that closes its connection cancels
+/// the task.
 ///
 /// # Errors
 /// [`HdfsError::Peer`] when the plugin's connection has ended.

@@ -1,8 +1,8 @@
 //! Restores a lost chunk file from other chunk files of its stripe, which lie in directories of this machine.
 //!
-//! The plan is a degraded read whose chunks all lie at the reader, so it has one part and no sends. It is proven before it
-//! runs, and runs by the executor of Gabion's nodes. A chunk that the plan does not need proves that the given order, the
-//! code and the result are right: it must follow from the restored chunk and the others.
+//! The plan is a degraded read whose chunks all lie at the reader, so it has one part and no sends. It is proven
+//! before it runs, and runs by the executor of Gabion's nodes. A chunk that the plan does not need proves that the
+//! given order, the code and the result are right: it must follow from the restored chunk and the others.
 
 use crate::error::HdfsError;
 use crate::flows::Flows;
@@ -65,7 +65,8 @@ impl Restoration {
     ///
     /// # Errors
     /// [`HdfsError::Policy`] when the chunks are not a stripe of the code or too few; [`HdfsError::Name`],
-    /// [`HdfsError::Corrupt`] and [`HdfsError::Io`] of a file; [`HdfsError::Order`] when a chunk contradicts the result.
+    /// [`HdfsError::Corrupt`] and [`HdfsError::Io`] of a file; [`HdfsError::Order`] when a chunk contradicts the
+    /// result.
     pub async fn run(&self) -> Result<Restored, HdfsError> {
         let chunks = self.open()?;
         let longest = chunks.longest();

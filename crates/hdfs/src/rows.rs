@@ -57,8 +57,8 @@ impl Rows {
             .collect()
     }
 
-    /// Runs `rebuild` with a sink for its slices, and sends rows as they are complete. A slice counts as stored when its
-    /// row was sent, so a slow plugin holds the run back.
+    /// Runs `rebuild` with a sink for its slices, and sends rows as they are complete. A slice counts as stored when
+    /// its row was sent, so a slow plugin holds the run back.
     ///
     /// # Errors
     /// The plugin's connection has ended.

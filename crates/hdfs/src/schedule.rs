@@ -1,5 +1,5 @@
-//! The schedule of a recovery: on which `DataNode` which lost block is made, and by which helpers, for many groups at once
-//! (`ECPipe` section 3.3). The recovery in `hdfs/` gathers the groups, and any agent answers.
+//! The schedule of a recovery: on which `DataNode` which lost block is made, and by which helpers, for many groups at
+//! once (`ECPipe` section 3.3). The recovery in `hdfs/` gathers the groups, and any agent answers.
 
 use crate::error::HdfsError;
 use crate::message::{Input, invalid};

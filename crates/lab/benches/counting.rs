@@ -1,8 +1,8 @@
 //! Chunk updates that the count of update traffic gets through in a second of processor time, on a workload after
 //! volume `hm_0`, with `rs(12,4)`.
 //!
-//! The workload is a file of rows, as a trace is, so parsing it is part of each count, and so is the bound. Parsing alone
-//! is the yardstick. Each line has the memory by which a count's peak exceeds what the process had before.
+//! The workload is a file of rows, as a trace is, so parsing it is part of each count, and so is the bound. Parsing
+//! alone is the yardstick. Each line has the memory by which a count's peak exceeds what the process had before.
 //!
 //! `cargo bench -p gabion-lab --bench counting -- --quick` counts one write in twenty.
 

@@ -81,8 +81,8 @@ pub struct Terms {
     pub append: AppendSpec,
     /// When writes come, if bytes are counted.
     pub pace: Pace,
-    /// Bytes of reserves for each byte of data, for schemes that reserve space. Without a number, every parity chunk has
-    /// the first reserve of a new pool.
+    /// Bytes of reserves for each byte of data, for schemes that reserve space. Without a number, every parity chunk
+    /// has the first reserve of a new pool.
     pub reserved_share: Option<f64>,
 }
 

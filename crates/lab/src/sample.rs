@@ -1,4 +1,5 @@
-//! Means of samples, with the interval in which a mean lies with 95 % confidence (Student's t, since samples are small).
+//! Means of samples, with the interval in which a mean lies with 95 % confidence (Student's t, since samples are
+//! small).
 
 /// Quantiles of Student's t distribution for 95 % on both sides, by degrees of freedom from 1 on; for more it is
 /// taken as normal, 1.96.

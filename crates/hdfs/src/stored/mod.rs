@@ -1,7 +1,7 @@
 //! Chunk files of QFS and of HDFS-RAID: verified reads, and new files that appear only when they are whole.
 //!
-//! Both systems give a file's chunks to single machines, so byte `x` of a chunk with parity follows from the bytes `x` of
-//! all chunks with data. Bytes behind a chunk's end count as zeros.
+//! Both systems give a file's chunks to single machines, so byte `x` of a chunk with parity follows from the bytes `x`
+//! of all chunks with data. Bytes behind a chunk's end count as zeros.
 
 mod chunk;
 mod inline_block;
@@ -41,8 +41,8 @@ impl Format {
     /// A new chunk of `length` bytes at `path`, which belongs to the same file as the chunk at `beside`.
     ///
     /// # Errors
-    /// [`HdfsError::Name`] for a name that the format does not have or a file has; [`HdfsError::Corrupt`] when `beside` has no
-    /// valid header; [`HdfsError::Io`].
+    /// [`HdfsError::Name`] for a name that the format does not have or a file has; [`HdfsError::Corrupt`] when
+    /// `beside` has no valid header; [`HdfsError::Io`].
     pub(crate) fn create(
         self,
         path: &Path,

@@ -1,10 +1,10 @@
 //! QFS's chunk files.
 //!
-//! A file begins with a header of 16 KiB, of which 4,400 bytes are used: a magic number, a version (both 4 bytes), the ids
-//! of file and chunk, the chunk's version and its bytes (8 each), 1,024 checksums (4 each), a count of reads (4), 256 bytes
-//! that can name the file system, and 4 that are not used. Behind them are 8 bytes with their Adler-32, or 0. Numbers are
-//! in the order of the machine's bytes; this module knows little-endian ones. Each checksum is the Adler-32 of 64 KiB of
-//! the chunk, the last with zeros behind the chunk's end.
+//! A file begins with a header of 16 KiB, of which 4,400 bytes are used: a magic number, a version (both 4 bytes), the
+//! ids of file and chunk, the chunk's version and its bytes (8 each), 1,024 checksums (4 each), a count of reads (4),
+//! 256 bytes that can name the file system, and 4 that are not used. Behind them are 8 bytes with their Adler-32, or
+//! 0. Numbers are in the order of the machine's bytes; this module knows little-endian ones. Each checksum is the
+//! Adler-32 of 64 KiB of the chunk, the last with zeros behind the chunk's end.
 
 use super::chunk::{NewChunk, StoredChunk, corrupt, mismatch, name_parts, read_units, wrong_name};
 use super::new_file::NewFile;

@@ -51,7 +51,8 @@ pub(super) struct Cluster {
     pub(super) range: ByteRange,
     /// The time limit of a rebuild.
     pub(super) deadline_ms: u32,
-    /// The time without progress after which a helper counts as failed. Only a test with a silent helper has to wait for it.
+    /// The time without progress after which a helper counts as failed. Only a test with a silent helper has to wait
+    /// for it.
     pub(super) stall_ms: u32,
     /// The choice of a path, as in a request.
     pub(super) path: Vec<u8>,

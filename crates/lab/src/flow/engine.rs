@@ -14,8 +14,8 @@ pub enum Sharing {
     /// as congestion control comes near it.
     MaxMin,
     /// One after another. A flow takes its links in the order of their numbers, waits in line for each,
-    /// and holds all of them while a slot crosses; for its next slot it waits in line again. With slots as large as blocks, links are facilities that a transfer reserves, as in
-    /// simulators of EAR's kind.
+    /// and holds all of them while a slot crosses; for its next slot it waits in line again. With slots as large as
+    /// blocks, links are facilities that a transfer reserves, as in simulators of EAR's kind.
     Slotted {
         /// Bytes of a slot.
         slot_bytes: u64,

@@ -164,9 +164,9 @@ impl Plot {
         matches!(self.chart, Chart::Boxes { .. })
     }
 
-    /// Puts means in place of this run's values, with their confidence intervals. Samples of boxes are joined. Marks are
-    /// means too, since a paper's ratio is marked in proportion to a value of ours. A plot whose contents are not alike
-    /// in all runs is left as it is, and says so.
+    /// Puts means in place of this run's values, with their confidence intervals. Samples of boxes are joined. Marks
+    /// are means too, since a paper's ratio is marked in proportion to a value of ours. A plot whose contents are not
+    /// alike in all runs is left as it is, and says so.
     pub(crate) fn merge(&mut self, others: &[&Self]) {
         let charts: Vec<&Chart> = others.iter().map(|other| &other.chart).collect();
         match self.chart.merge(&charts) {

@@ -208,8 +208,8 @@ impl Iterator for TraceReader {
 /// The volumes of a trace, by name.
 ///
 /// # Errors
-/// As [`TraceReader::open`], and [`LabError::Row`] for a malformed row and [`LabError::DamagedTrace`] for data behind it
-/// that cannot be decompressed.
+/// As [`TraceReader::open`], and [`LabError::Row`] for a malformed row and [`LabError::DamagedTrace`] for data behind
+/// it that cannot be decompressed.
 pub fn volumes(
     path: &Path,
     format: Option<Format>,

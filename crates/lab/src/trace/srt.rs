@@ -1,6 +1,6 @@
-//! HP's SRT traces as text: `created start stop bytes R|W offset device volume thread process`, separated by blanks. The
-//! time of creation is in seconds from the trace's first, start and stop in microseconds after it, the offset in KiB, the
-//! device in hexadecimal. Lines that begin with `#` are headers.
+//! HP's SRT traces as text: `created start stop bytes R|W offset device volume thread process`, separated by blanks.
+//! The time of creation is in seconds from the trace's first, start and stop in microseconds after it, the offset in
+//! KiB, the device in hexadecimal. Lines that begin with `#` are headers.
 //!
 //! Described by the script `dssrt2txt` and the converter `srt2ds.cpp` (`src/process`) of the repository
 //! `dataseries/DataSeries`, whose authors publish HP's traces.

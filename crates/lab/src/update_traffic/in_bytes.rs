@@ -2,9 +2,9 @@
 //! planned as its stripe's primary plans it, and appended and committed by the rules that primaries follow. The papers'
 //! counts, of whole chunks, are [`super::count`]'s.
 //!
-//! Data grouping exchanges chunks at once after each commit, also after the last one, since a cluster does not know that
-//! the trace has ended. A cluster's coordinator makes the exchanges in the background, so updates that come in between
-//! still find the old places.
+//! Data grouping exchanges chunks at once after each commit, also after the last one, since a cluster does not know
+//! that the trace has ended. A cluster's coordinator makes the exchanges in the background, so updates that come in
+//! between still find the old places.
 //!
 //! A write that is too large for a journal record is counted as an update here; the client replaces its stripe.
 
@@ -221,8 +221,8 @@ pub struct ByteReport {
     pub schemes: BTreeMap<&'static str, ByteTraffic>,
 }
 
-/// Counts the bytes that each of the schemes sends across racks for the writes of a trace, which errors call `trace`, to
-/// a volume. `append` counts for schemes with append phases. At the end what waits is committed.
+/// Counts the bytes that each of the schemes sends across racks for the writes of a trace, which errors call `trace`,
+/// to a volume. `append` counts for schemes with append phases. At the end what waits is committed.
 ///
 /// # Errors
 /// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`], or [`LabError::ChunksOnly`] for a

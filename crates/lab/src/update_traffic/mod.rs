@@ -124,8 +124,8 @@ pub struct Report {
 /// Applies a trace's writes to stripes under each scheme and counts what crosses racks.
 ///
 /// # Errors
-/// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`] or [`LabError::NoWrites`]; when code, racks,
-/// layout and chunk size do not fit each other, the error that says which do not.
+/// The trace's first error; [`LabError::UnknownScheme`], [`LabError::NoScheme`] or [`LabError::NoWrites`]; when code,
+/// racks, layout and chunk size do not fit each other, the error that says which do not.
 pub fn count(
     question: &Question,
     requests: impl IntoIterator<Item = Result<Request, LabError>>,

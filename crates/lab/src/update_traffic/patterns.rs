@@ -15,8 +15,8 @@ pub(super) enum Pattern {
     /// For codes whose data chunks are all alike, and so are the parity chunks: by rack how many updated chunks it has
     /// (the upper half of a byte) and how many parity chunks, the largest byte first.
     Counts(u128),
-    /// For others: the updated chunks, and for each of them and then each parity chunk the first of these that is in the
-    /// same rack.
+    /// For others: the updated chunks, and for each of them and then each parity chunk the first of these that is in
+    /// the same rack.
     Alike(ChunkSet, Box<[u8]>),
 }
 

@@ -24,8 +24,8 @@ impl PoolStripes {
     /// scheme leaves to chance.
     ///
     /// # Errors
-    /// [`LabError::UnknownScheme`]; [`LabError::ChunksOnly`] for a variant that no pool has; [`LabError::Plan`] when the
-    /// code does not keep the promise on this topology.
+    /// [`LabError::UnknownScheme`]; [`LabError::ChunksOnly`] for a variant that no pool has; [`LabError::Plan`] when
+    /// the code does not keep the promise on this topology.
     pub fn new(
         (code, geometry): (Code, Geometry),
         topology: Topology,

@@ -1,5 +1,5 @@
-//! The racks of stripes' chunks by number, which is all that counts need of a placement. All schemes of a count share one
-//! look-up.
+//! The racks of stripes' chunks by number, which is all that counts need of a placement. All schemes of a count share
+//! one look-up.
 
 use super::layout::Stripes;
 use crate::error::LabError;

@@ -154,7 +154,8 @@ impl Blueprint {
     }
 }
 
-/// The power of Heaps' law: of `writes` writes the first one and, at the end, all but the share of updates are no updates.
+/// The power of Heaps' law: of `writes` writes the first one and, at the end, all but the share of updates are no
+/// updates.
 fn growth(update_share: f64, writes: u64) -> f64 {
     let first_share = (1.0 - update_share).max(f64::MIN_POSITIVE);
     (1.0 + first_share.ln() / (writes.max(2) as f64).ln()).max(0.0)

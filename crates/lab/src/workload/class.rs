@@ -1,5 +1,5 @@
-//! Classes of volumes: where the sizes and places of a stand-in's requests come from, and how near stand-ins of the class
-//! come to real volumes that they were not fitted to.
+//! Classes of volumes: where the sizes and places of a stand-in's requests come from, and how near stand-ins of the
+//! class come to real volumes that they were not fitted to.
 
 use serde::Serialize;
 

@@ -9,8 +9,8 @@ use super::sizes::{HM_0, HM_1, MDS_0, PROJ_0, RSRCH_1, SizeShare};
 use super::volumes::VOLUMES;
 use std::collections::BTreeMap;
 
-/// Sizes with the least mean that a volume's updates have, 4.3 KiB, by `RackCU` (section V-A), which counts `rsrch_2` among the
-/// volumes with small updates.
+/// Sizes with the least mean that a volume's updates have, 4.3 KiB, by `RackCU` (section V-A), which counts `rsrch_2`
+/// among the volumes with small updates.
 const LEAST_MEAN: &[SizeShare] = &[
     SizeShare {
         length_bytes: 4096,

@@ -121,8 +121,8 @@ pub(super) const SYSTEM_DISK: &[SizeShare] = &[
 ];
 
 /// Data disks that were not measured: the mean of `rsrch_1`, most of whose writes have 4 KiB, and `hm_1`, few of whose
-/// writes do, with weights of 28 and 8. In 28 of the 36 volumes, more than 60 % of the updates have at most 4 KiB; in the
-/// other 8 fewer do (section 3.2.1 of the thesis).
+/// writes do, with weights of 28 and 8. In 28 of the 36 volumes, more than 60 % of the updates have at most 4 KiB; in
+/// the other 8 fewer do (section 3.2.1 of the thesis).
 pub(super) const DATA_DISK: &[SizeShare] = &[
     share(4 * KIB, 507),
     share(8 * KIB, 229),
@@ -146,8 +146,8 @@ pub(super) const LARGE: &[SizeShare] = &[
     share(128 * KIB, 50),
 ];
 
-/// An assumption for a volume whose working set is too small for [`DATA_DISK`]: its first writes fit the working set only
-/// if they are shorter.
+/// An assumption for a volume whose working set is too small for [`DATA_DISK`]: its first writes fit the working set
+/// only if they are shorter.
 pub(super) const SMALL: &[SizeShare] = &[
     share(4 * KIB, 88),
     share(8 * KIB, 8),

@@ -143,8 +143,8 @@ fn in_bytes_the_written_ranges_count_and_each_primary_has_limits_of_its_own() {
 
 const LARGE_CHUNK: u64 = 16 << 20;
 
-/// Bytes that a scheme sends for writes, two hours apart, to chunk 2 of stripe 1. It is in rack 1 without parity; rack 2
-/// has data chunk 5 and two parity chunks, and rack 0 the third.
+/// Bytes that a scheme sends for writes, two hours apart, to chunk 2 of stripe 1. It is in rack 1 without parity; rack
+/// 2 has data chunk 5 and two parity chunks, and rack 0 the third.
 fn sent_for_a_lone_chunk(scheme: &str, grouping: Option<GroupingRule>, lengths: &[u64]) -> u128 {
     let mut question = question("2-nodes");
     question.unit = Unit::Bytes;

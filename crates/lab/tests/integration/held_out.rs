@@ -1,4 +1,5 @@
-//! Stand-ins of volumes that they were not fitted to, against the volumes: the errors are those that `lab synth` states.
+//! Stand-ins of volumes that they were not fitted to, against the volumes: the errors are those that `lab synth`
+//! states.
 
 use crate::real_traces::open;
 use gabion_lab::update_traffic::{self, Options, Question};
@@ -153,8 +154,8 @@ fn held_out_stand_ins_are_as_near_as_stated() {
     });
 }
 
-/// The twin that always runs: the fitted stand-ins take the place of the real volumes, of which they touch fewer stripes.
-/// The few chunks that `wdev_1` updates cost 2 or 3 transfers, by the places that the seed gives them.
+/// The twin that always runs: the fitted stand-ins take the place of the real volumes, of which they touch fewer
+/// stripes. The few chunks that `wdev_1` updates cost 2 or 3 transfers, by the places that the seed gives them.
 #[test]
 fn held_out_stand_ins_are_as_near_to_fitted_ones() {
     let by_seed = Wider {

@@ -127,8 +127,8 @@ impl<'a> Replay<'a> {
     /// nothing is left of the file; a second one also ends its removal.
     ///
     /// # Errors
-    /// [`TestbedError::ReplayInterrupted`] after a signal, [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`] if the
-    /// file exists and is not as wanted, [`TestbedError::NoRequests`] if its size is not known,
+    /// [`TestbedError::ReplayInterrupted`] after a signal, [`TestbedError::OtherSize`] or [`TestbedError::OtherPool`]
+    /// if the file exists and is not as wanted, [`TestbedError::NoRequests`] if its size is not known,
     /// [`TestbedError::Client`].
     pub async fn prepare(
         client: &'a Client,

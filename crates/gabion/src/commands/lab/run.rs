@@ -68,8 +68,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 type Done = (Value, Report, Vec<PathBuf>);
 
-/// Runs the experiment until it ends or a signal arrives. An experiment may compute for minutes, so it runs in a thread of
-/// its own, which ends with the process. Its cluster or testbed is stopped first.
+/// Runs the experiment until it ends or a signal arrives. An experiment may compute for minutes, so it runs in a
+/// thread of its own, which ends with the process. Its cluster or testbed is stopped first.
 async fn run_apart(
     experiment: &'static Experiment,
     options: RunOptions,
@@ -174,8 +174,8 @@ impl Work {
         Ok(Self(path))
     }
 
-    /// Removes it. An interrupted experiment runs until the process ends and may still make files, so the directory must
-    /// be absent twice.
+    /// Removes it. An interrupted experiment runs until the process ends and may still make files, so the directory
+    /// must be absent twice.
     fn remove(self, is_interrupted: bool) -> Result<(), Failure> {
         const ATTEMPT_COUNT: u32 = 20;
         const PAUSE: Duration = Duration::from_millis(100);

@@ -224,8 +224,8 @@ fn run_f13(session: &Session<'_>) -> Result<Report, LabError> {
     Ok(report)
 }
 
-/// Bars of CAU's throughput by `u_s`. Of the paper's only words are known: at 2 as the baseline, and from 10 on the same,
-/// which is marked at the height of our bar at 10.
+/// Bars of CAU's throughput by `u_s`. Of the paper's only words are known: at 2 as the baseline, and from 10 on the
+/// same, which is marked at the height of our bar at 10.
 fn plot_by_waiting(waiting: &[u64], rounds: &[Round], measured: &[Vec<Throughput>]) -> Plot {
     let gains = |throughs: &Vec<Throughput>| -> Vec<f64> {
         let others = throughs.iter().skip(1);

@@ -168,7 +168,8 @@ fn findings(all: &[Measured], place: &str, at: usize) -> Vec<Finding> {
     explained.collect()
 }
 
-/// Marks the thesis's rates on the model's bars. It prints ratios alone, so each is marked in proportion to a bar of ours.
+/// Marks the thesis's rates on the model's bars. It prints ratios alone, so each is marked in proportion to a bar of
+/// ours.
 fn mark(plots: &mut [Plot], all: &[Measured]) {
     use UpdateScheme::{Fl, Fo, Pl, Plr};
     let bar = |rates: fn(&Measured) -> Rates, scheme| rates(of(all, scheme))[1];

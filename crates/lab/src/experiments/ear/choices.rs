@@ -81,8 +81,8 @@ const CHOICES: [Choice; 16] = [
     }),
 ];
 
-/// The effect of each open choice at a point with this name, and the paper's gains there for encodings and writes, as far
-/// as it prints them.
+/// The effect of each open choice at a point with this name, and the paper's gains there for encodings and writes, as
+/// far as it prints them.
 pub(super) fn open_choices(
     session: &Session<'_>,
     (name, at): (&str, &Sides),

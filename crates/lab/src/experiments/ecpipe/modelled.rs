@@ -1,5 +1,5 @@
-//! ECP-10b where HDFS cannot run, and the 16 requestors of ECP-8e: full-node recovery on the paper's cluster in the model
-//! of links (`ECPipe` sections 6.1 and 6.3, Figures 8e and 10b).
+//! ECP-10b where HDFS cannot run, and the 16 requestors of ECP-8e: full-node recovery on the paper's cluster in the
+//! model of links (`ECPipe` sections 6.1 and 6.3, Figures 8e and 10b).
 
 use super::bench::Selection;
 use super::figure::{CONVENTIONAL, PIPELINE};
