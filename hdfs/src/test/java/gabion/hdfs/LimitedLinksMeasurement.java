@@ -540,13 +540,15 @@ public final class LimitedLinksMeasurement {
     agents.clear();
     dataNodes.clear();
     written.clear();
+    for (int node = 0; node <= NODE_COUNT; node++) {
+      sh("ip netns del gbh-" + node + " 2>/dev/null; ip link del gbh-" + node + "-h 2>/dev/null; true");
+    }
+    sh("ip link del " + BRIDGE + " 2>/dev/null; true");
+    // Last, because it takes long on a busy machine.
     if (hdfs != null) {
       hdfs.shutdown();
       hdfs = null;
     }
-    for (int node = 0; node <= NODE_COUNT; node++) {
-      sh("ip netns del gbh-" + node + " 2>/dev/null; ip link del gbh-" + node + "-h 2>/dev/null; true");
-    }
-    sh("ip link del " + BRIDGE + " 2>/dev/null; rm -rf " + base + "; true");
+    sh("rm -rf " + base);
   }
 }
