@@ -3,7 +3,7 @@
 use crate::chosen_cut::ChosenCut;
 use crate::error::{ClientError, passing, without_outcome};
 use gabion_layout::{ChunkIndex, NodeId};
-use gabion_protocol::message::{Cause, Denial, Refusal, TicketFault};
+use gabion_protocol::message::{Cause, Denial, RECOVERING, Refusal, TicketFault};
 use gabion_protocol::ports::CoordinatorError;
 
 /// The reason why an attempt to write failed.
@@ -13,6 +13,18 @@ pub(crate) enum AttemptError {
     Retry(Denial),
     /// A retry would not help.
     Final(ClientError),
+}
+
+impl AttemptError {
+    /// The reason why an update is not tried that the coordinator of a recovery does not permit; nodes would only miss a
+    /// lease. If the layout is not `is_fresh`, another coordinator may lead by now.
+    pub(crate) fn of_recovery(is_fresh: bool) -> Self {
+        if is_fresh {
+            Self::Final(ClientError::Recovering(RECOVERING.to_owned()))
+        } else {
+            Self::Retry(RECOVERING.into())
+        }
+    }
 }
 
 impl From<ClientError> for AttemptError {

@@ -22,9 +22,7 @@ use gabion_plan::Plan;
 use gabion_planner::PlanError;
 use gabion_planner::update::{self, UPDATE_SLICE_BYTES};
 use gabion_protocol::initiate::{fits_records, substitutes};
-use gabion_protocol::message::{
-    Denial, RECOVERING, Refusal, RunFate, RunId, RunQuestion, Ticket, ask,
-};
+use gabion_protocol::message::{Denial, Refusal, RunFate, RunId, RunQuestion, Ticket, ask};
 use gabion_protocol::ports::{Ask as _, ask_living};
 use std::sync::{Arc, OnceLock};
 
@@ -360,7 +358,9 @@ impl Update<'_> {
         if layout.is_shared(stripe.id) {
             return Ok(Updated::Shared);
         }
-        self.check_permitted(&layout, stripe)?;
+        if layout.forbids_updates(stripe.id) {
+            return Err(AttemptError::of_recovery(self.is_fresh));
+        }
         let again = |refusal: Refusal| AttemptError::Retry(refusal.into());
         let closed = file.close_left(&layout, stripe, deadline_ms).await;
         closed.map_err(again)?;
@@ -413,20 +413,6 @@ impl Update<'_> {
             Err(refusal) if may_ask_again(&refusal) => Err(again(refusal)),
             Err(refusal) => Err(last(refusal.into())),
         }
-    }
-
-    /// Refuses an update that the coordinator of a recovery does not permit. Nodes would say only that they have no
-    /// lease.
-    fn check_permitted(&self, layout: &Layout, stripe: &StripeRecord) -> Result<(), AttemptError> {
-        if !layout.forbids_updates(stripe.id) {
-            return Ok(());
-        }
-        Err(if self.is_fresh {
-            AttemptError::Final(ClientError::Recovering(RECOVERING.to_owned()))
-        } else {
-            // Another coordinator may lead by now.
-            AttemptError::Retry(RECOVERING.into())
-        })
     }
 
     /// Stages the bytes and asks the primary. The run stays open unless the answer gives its

@@ -159,8 +159,7 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Run a coordinator on a machine of the cluster; for a trial, 'cluster up' starts one
     Coordinator(CoordinatorOptions),
-    /// Run a storage node on a machine of the cluster, or drain one to remove it; for a trial, 'cluster up' starts
-    /// nodes
+    /// Run a storage node on a machine of the cluster, or drain one; for a trial, 'cluster up' starts nodes
     Node(NodeArguments),
     /// Create the tables for metadata in a database, and copy, check, back up, restore and recover metadata
     #[command(subcommand)]
@@ -212,8 +211,7 @@ pub(crate) enum Command {
     /// process is killed while it copies a file with holes, a file '.copy-...' stays
     Cp(CopyOptions),
     /// Make a snapshot of a stored file, or of a directory with all that is below it (at most 4,096 files and
-    /// directories): read-only, as of one instant. The time does not depend on sizes, and only later changes take
-    /// space
+    /// directories): read-only, as of one instant. Its time does not depend on sizes, and only changes take space
     Snapshot(ShareOptions),
     /// Make a clone of a stored file, of a directory or of a snapshot: a writable one with what is there at present.
     /// The time does not depend on the sizes of files, and only later changes take space
@@ -227,8 +225,7 @@ pub(crate) enum Command {
         /// Names of the files
         #[arg(required_unless_present = "prefix", value_parser = checks::file_name)]
         names: Vec<String>,
-        /// Delete all files whose names have this prefix; a file that is created during the command may be deleted or
-        /// stay
+        /// Delete all files whose names have this prefix; a file that is created during it may be deleted or stay
         #[arg(long, conflicts_with = "names", value_parser = checks::name_prefix)]
         prefix: Option<String>,
     },

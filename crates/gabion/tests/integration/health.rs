@@ -64,6 +64,11 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
         let health: Value = serde_json::from_str(&text(&health_as_json().stdout)).expect("JSON");
         (&health["light"], &health["troubles"]) == (&"green".into(), &Value::Array(vec![]))
     });
+    check_log(&cluster);
+}
+
+/// The log tells of the death of node 1, of repairs and of its return.
+fn check_log(cluster: &TestCluster) {
     let log = cluster.run(&["cluster", "log"]);
     for words in [
         "node 1 is suspect",
@@ -80,7 +85,7 @@ fn status_and_log_tell_of_a_node_that_dies_and_of_repairs() {
         cluster.run(&["cluster", "log", "--last=1"]).lines().count(),
         1
     );
-    fails_on(&cluster, &["cluster", "log", "--last=some"], 2);
+    fails_on(cluster, &["cluster", "log", "--last=some"], 2);
 }
 
 /// Takes part in no runs.

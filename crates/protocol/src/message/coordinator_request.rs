@@ -223,8 +223,7 @@ calls! {
         /// Drawn at random for this write: a repetition is told by it.
         number: u64,
     } -> InlineWritten { CoordinatorReply::InlineWritten(outcome) => outcome }
-    /// Reserve more stripes for a put, or fewer if it began without a size. May be repeated. Answered with the next
-    /// ones.
+    /// Reserve the next stripes for a put, or fewer if it began without a size, and get them. May be repeated.
     ExtendPut {
         /// The put.
         put: OpenPut,
@@ -451,8 +450,7 @@ calls! {
         /// The session.
         session: SessionId,
     }
-    /// From a primary: the fencing token of a file. Refused if writers of the file do not update the stripe in place
-    /// now.
+    /// From a primary: the fencing token of a file. Refused if its writers do not update the stripe in place now.
     Token {
         /// The put that brought the file.
         file: PutId,
@@ -460,8 +458,7 @@ calls! {
         stripe: StripeId,
     } -> FencingToken { CoordinatorReply::Exclusive(token) => token }
     /// Make a file that has the bytes of another one and shares its stripes, or a directory with all that is below
-    /// another. Writes that were acknowledged before this are in it, those that begin after the answer are not. May be
-    /// repeated.
+    /// another. It has the writes acknowledged before this, and none that begin after the answer. May be repeated.
     Snapshot {
         /// The other file or directory.
         inode: Inode,
