@@ -138,7 +138,7 @@ impl MountOptions {
             Some(("cache", size)) => self.cache_bytes = Some(cache_bytes(size)?),
             None if word == "sync" => self.cache_bytes = None,
             Some(("coordinator", address)) => {
-                self.coordinator = Some(given("coordinator", address)?)
+                self.coordinator = Some(given("coordinator", address)?);
             }
             Some(("tls", directory)) => self.tls = Some(given("tls", directory)?),
             None if WITH_VALUES.iter().any(|(name, _)| *name == word) => {

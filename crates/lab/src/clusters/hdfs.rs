@@ -125,7 +125,7 @@ fn properties(bench: &HdfsBench, report: &Path, program: &Path) -> Vec<OsString>
 
 /// Ends Maven and all that it has started; the measurement removes its namespaces before it ends.
 async fn end(maven: &mut Child) {
-    let group = maven.id().and_then(|id| Pid::from_raw(id as i32));
+    let group = maven.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(group) = group {
         // It may have ended just now.
         let _ = kill_process_group(group, Signal::TERM);

@@ -72,7 +72,7 @@ impl Memory {
             let length = part.length as usize;
             match segments.get(&(part.offset / SEGMENT)) {
                 Some(segment) => {
-                    bytes.extend(&segment[(part.offset % SEGMENT) as usize..][..length])
+                    bytes.extend(&segment[(part.offset % SEGMENT) as usize..][..length]);
                 }
                 None => bytes.resize(bytes.len() + length, 0),
             }

@@ -9,7 +9,7 @@ use super::hdfs_times::{HdfsBench, HdfsTimes};
 use super::modelled::onto_a_new_host;
 use crate::error::LabError;
 use crate::experiment::{
-    Cell, Experiment, Finding, Goal, Paper, Report, Session, Table, least_and_most,
+    Cell, Clusters, Experiment, Finding, Goal, Paper, Report, Session, Table, least_and_most,
 };
 use crate::plot::Plot;
 
@@ -31,7 +31,7 @@ fn run(session: &Session<'_>) -> Result<Report, LabError> {
     let clusters = session.clusters;
     let missing = clusters.map_or_else(
         || Some("this program starts no clusters".to_owned()),
-        |clusters| clusters.hdfs_missing(),
+        <dyn Clusters>::hdfs_missing,
     );
     if let Some(missing) = missing {
         let mut report = onto_a_new_host(session)?;
