@@ -428,10 +428,10 @@ fn a_damaged_base_is_replaced_on_request_and_not_before_the_new_one_is_whole() {
         let count = Cell::new(0);
         let steps = |_: &'static str| -> io::Result<()> {
             count.set(count.get() + 1);
-            match count.get() > step {
-                true => Err(io::Error::other("a fault")),
-                false => Ok(()),
+            if count.get() > step {
+                return Err(io::Error::other("a fault"));
             }
+            Ok(())
         };
         let done = back_up_in_steps((&log, &backup), true, &steps);
         let present = fs::read(&path).unwrap();
