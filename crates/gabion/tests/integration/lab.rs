@@ -375,7 +375,7 @@ fn an_interrupted_replay_leaves_nothing_of_the_file_that_it_stores() {
     let cluster = TestCluster::start(3, 2);
     cluster.run(&["pool", "create", "vm", "--code=rs(4,2)", "--chunk=4KiB"]);
     // Each row has parts of its own, which are stored one after the other.
-    let rows = (0..20_000).map(|at| format!("{},h,0,Write,{},4096,0\n", 7 + at, at << 17));
+    let rows = (0..20_000_u64).map(|at| format!("{},h,0,Write,{},4096,0\n", 7 + at, at << 17));
     let trace = cluster.path("wide.csv");
     fs::write(&trace, rows.collect::<String>()).expect("write a temporary file");
     let mut replay = cluster.command(&["lab", "replay", "--trace", path_text(&trace), "--name=f"]);

@@ -191,10 +191,9 @@ fn check_refusals(cluster: &TestCluster) {
         &["mkdir", "directory"][..],
         &["rm", "file-0"],
         &["rm", "--prefix=file-"],
-        // In place, inline, and in a hole.
+        // In place, and inline.
         &["write", "file-0", "--offset=1", patch],
         &["write", "tiny", "--offset=1", patch],
-        &["write", "sparse", "--offset=300000", patch],
         &["append", "file-0", patch],
         &["append", "tiny", patch],
         &["punch", "file-0", "--offset=0", "--length=9"],
