@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Limit of the time after which a waiting process has the lock. It is ten seconds where a mount is silent; the rest
-/// is for a busy machine.
+/// Longest wait for a lock. The lock of a silent mount is free after ten seconds; the limit is far longer, because the
+/// machine may be busy.
 const FREE_LIMIT: Duration = Duration::from_mins(4);
 
 /// Whether this machine can mount and has Python: prints what is missing.

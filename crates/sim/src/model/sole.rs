@@ -142,7 +142,7 @@ impl Expected {
         self.access_anyway(file, access)
     }
 
-    /// The same, whoever has the file.
+    /// Makes an access without a check of which client has the file open exclusively.
     pub(crate) fn access_anyway(&mut self, file: FileNumber, access: &Access) -> Outcome {
         let rules = (self.sizes, self.wrong);
         let file = self.files.get_mut(&file).expect("its name is there");

@@ -35,7 +35,7 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Nobody may read them.
+    /// Writes a line. An error is ignored, because the reader of stderr may have ended.
     fn say(&mut self, line: fmt::Arguments<'_>) {
         let _ = writeln!(self.out, "{line}");
     }
