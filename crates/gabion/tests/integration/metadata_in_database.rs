@@ -295,7 +295,9 @@ fn a_leader_that_does_not_reach_its_database_is_replaced() {
     cluster.signal(whole, Signal::KILL);
     let relay = Relay::start(&server, &directory.path().join("relay")).expect("a relay");
     let mut old = Beside::start(&cluster, cut, at_cut, &relay.url("meta"));
-    wait_for("it leads", || leaders(&coordinators) == [cut]);
+    // It listens before it leads, and answers only when it does.
+    cluster.run(&["ls"]);
+    assert_eq!(leaders(&coordinators), [cut]);
     let _new = Beside::start(&cluster, whole, at_whole, &server.url("meta"));
     let acknowledged = under_load(&cluster, |until_stored| {
         until_stored(3);

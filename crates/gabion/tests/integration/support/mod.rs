@@ -294,15 +294,20 @@ pub(crate) fn wait_for(what: &str, is_so: impl FnMut() -> bool) {
 }
 
 /// Asks again until the answer is yes; fails after `limit_s` seconds.
-pub(crate) fn wait_at_most(limit_s: u64, what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_at_most(limit_s: u64, what: &str, is_so: impl FnMut() -> bool) {
+    assert!(becomes(limit_s, is_so), "waited {limit_s} s until {what}");
+}
+
+/// Asks again until the answer is yes. Returns false if it is not after `limit_s` seconds.
+pub(crate) fn becomes(limit_s: u64, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = std::time::Instant::now();
     while !is_so() {
-        assert!(
-            begun.elapsed().as_secs() < limit_s,
-            "waited {limit_s} s until {what}"
-        );
+        if begun.elapsed().as_secs() >= limit_s {
+            return false;
+        }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
+    true
 }
 
 pub(crate) fn path_text(path: &Path) -> &str {
