@@ -67,6 +67,11 @@ pub(crate) fn say(sentence: impl fmt::Display) {
     println!("{}", wrapped(&sentence.to_string(), 2));
 }
 
+/// Prints a sentence on standard error, wrapped if it is long.
+pub(crate) fn remark(sentence: impl fmt::Display) {
+    eprintln!("{}", wrapped(&sentence.to_string(), 2));
+}
+
 /// Prints a failure on standard error, wrapped if it is long. Each line of it is a sentence of its own.
 pub(crate) fn say_failure(failure: impl fmt::Display) {
     for sentence in failure.to_string().lines() {

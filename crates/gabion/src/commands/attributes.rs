@@ -4,7 +4,7 @@
 use super::connect;
 use crate::arguments::{Owner, Place};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, print_json};
+use crate::output::{Format, print_json, remark};
 use gabion_client::{ClientError, File};
 use gabion_meta::{AttributeChange, Attributes, NewAttributes, WallTime};
 use gabion_wire::wall_time;
@@ -87,7 +87,9 @@ pub(super) async fn note_written(file: &File) {
     match file.set_attributes(&change).await {
         Ok(_) | Err(ClientError::FileGone(_)) => {}
         Err(error) => {
-            eprintln!("the bytes are stored, but the file's modification time is not: {error}");
+            remark(format_args!(
+                "the bytes are stored, but the file's modification time is not: {error}"
+            ));
         }
     }
 }

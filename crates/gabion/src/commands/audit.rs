@@ -2,7 +2,7 @@
 
 use crate::arguments::{AuditOptions, Place};
 use crate::failure::Failure;
-use crate::output::{Format, print_json, say, written};
+use crate::output::{Format, print_json, remark, say, written};
 use gabion_server::{AuditError, AuditTrail, AuditedOrder, Became, Noted};
 use gabion_testbed::LocalCluster;
 use jiff::Timestamp;
@@ -25,7 +25,9 @@ pub(crate) fn run(options: &AuditOptions, place: &Place, format: Format) -> Resu
     }
     for (directory, trail) in trails.iter().filter(|(_, trail)| !trail.faults.is_empty()) {
         let (path, count) = (directory.display(), trail.faults.len());
-        eprintln!("the audit log of {path} has {count} faults; 'gabion audit --check' names them");
+        remark(format_args!(
+            "the audit log of {path} has {count} faults; 'gabion audit --check' names them"
+        ));
     }
     let orders = chosen(orders(&trails), options);
     if format == Format::Json {

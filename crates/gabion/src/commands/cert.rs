@@ -4,7 +4,7 @@ use crate::arguments::{
     AuthorityOption, CertCommand, Holder, InitOptions, IssueOptions, Place, TokenOptions,
 };
 use crate::failure::{Context, Failure};
-use crate::output::{Format, counted, print_json, say, table, wrapped};
+use crate::output::{Format, counted, print_json, remark, say, table};
 use gabion_layout::{ClusterId, NodeId};
 use gabion_testbed::LocalCluster;
 use gabion_wire::trust::{Authority, Entry, EntryState, Name, Register, Serial};
@@ -165,7 +165,7 @@ fn warn_of_damage(register: &Register) {
             "{lines} damaged in the authority's ledger, first line {first}; certificates in these lines may be missing \
             here, and join tokens issued before them are no longer accepted"
         );
-        eprintln!("{}", wrapped(&text, 2));
+        remark(text);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::health;
 use crate::arguments::{ChaosCommand, Place};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, print_json, say};
+use crate::output::{Format, print_json, remark, say};
 use gabion_layout::NodeId;
 use gabion_testbed::cluster::lock;
 use gabion_testbed::{Engine, LocalCluster, Started};
@@ -40,10 +40,10 @@ pub(crate) async fn run(
         ChaosCommand::StartNode { node } => {
             let _lock = lock(directory)?;
             if !cluster.coordinator_runs() {
-                eprintln!(
+                remark(format_args!(
                     "the coordinator does not run, and node {node} cannot join without it; waiting for it at \
                      most 60 s"
-                );
+                ));
             }
             print_started(node, &cluster.start_node(node).await?, format)
         }

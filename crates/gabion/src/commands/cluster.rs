@@ -8,7 +8,7 @@ use super::node::departure_name;
 use super::repair_status;
 use crate::arguments::{ClusterCommand, Place, UpOptions};
 use crate::failure::{Context, Failure};
-use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, say, table};
+use crate::output::{Format, Shown, align_numbers, bytes, counted, print_json, remark, say, table};
 use comfy_table::{ContentArrangement, Table};
 use gabion_client::ClientOptions;
 use gabion_layout::NodeId;
@@ -133,7 +133,7 @@ async fn start_console(cluster: &LocalCluster) -> Option<OpenConsole> {
     match cluster.start_console().await {
         Ok(console) => console,
         Err(error) => {
-            eprintln!("the console did not start: {error}");
+            remark(error);
             None
         }
     }
@@ -176,10 +176,10 @@ async fn until_up(cluster: &LocalCluster) -> Result<ClusterStatus, Failure> {
         let missing = missing.join(", ");
         if begun.elapsed() >= SAY_AFTER && !was_told {
             was_told = true;
-            eprintln!(
+            remark(format_args!(
                 "waiting for a heartbeat of {missing}; running nodes send one every {:.1} s",
                 lease.as_secs_f64() / 4.0
-            );
+            ));
         }
         if begun.elapsed() >= UP_DEADLINE + lease {
             return Err(Failure::failed(format!(

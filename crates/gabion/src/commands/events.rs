@@ -3,7 +3,7 @@
 use super::connect;
 use crate::arguments::{EventsOptions, Place};
 use crate::failure::Failure;
-use crate::output::{Format, print_json, say, written};
+use crate::output::{Format, print_json, remark, say, written};
 use gabion_client::{Client, ClientError};
 use gabion_console::view::events::{EventView, time};
 use gabion_protocol::message::{EventPage, LoggedEvent, ask};
@@ -63,7 +63,7 @@ async fn next(client: &Client, after: u64) -> Result<EventPage, Failure> {
             }
         };
         match page {
-            Err(error @ ClientError::NoCoordinator(_)) => eprintln!("{error}"),
+            Err(error @ ClientError::NoCoordinator(_)) => remark(error),
             Err(error) => return Err(error.into()),
             Ok(page) => {
                 if is_away {

@@ -5,7 +5,7 @@ use super::repair_status::restraints;
 use crate::arguments::{FormOptions, Place, PoolCommand, PoolOptions, QuotaOptions};
 use crate::failure::Failure;
 use crate::output::{
-    Format, align_numbers, bytes, counted, limit_row, print_json, say, table, wrapped,
+    Format, align_numbers, bytes, counted, limit_row, print_json, remark, say, table,
 };
 use gabion_client::{Client, ClientError};
 use gabion_codec::Code;
@@ -209,7 +209,7 @@ impl Progress {
         let status = client.status().await?;
         let text = progress(&status, before, file_count);
         if text != self.told {
-            eprintln!("{}", wrapped(&text, 2));
+            remark(&text);
             self.told = text;
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
 
-use crate::support::{TestCluster, complaint, fails_on, gabion, path_text, processes_of, wait_for};
+use crate::support::{
+    TestCluster, complaint, fails_on, gabion, path_text, processes_of, text, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -42,6 +44,40 @@ fn options_that_differ_from_the_clusters_are_refused() {
     cluster.run(&["cluster", "up", "--lease-ms=700"]);
     let error = fails_on(&cluster, &["cluster", "up", "--lease-ms=1000"], 2);
     assert!(error.contains("has --lease-ms 700, not 1000"), "{error}");
+}
+
+/// A shell may still have the directory of an earlier cluster in its environment.
+#[test]
+fn a_cluster_is_used_whatever_cluster_the_environment_names() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let place = directory.path().join("cluster");
+    let elsewhere = |arguments: &[&str]| {
+        gabion(arguments)
+            .env_remove("GABION_NO_CONSOLE")
+            .env("GABION_DIR", directory.path().join("gone"))
+            .output()
+            .expect("the binary runs")
+    };
+    let in_place = ["--dir", path_text(&place)];
+    let size = ["--racks=1", "--nodes-per-rack=1"];
+    let up = elsewhere(&[&["cluster", "up"], &size[..], &in_place].concat());
+    let said = text(&up.stderr);
+    assert!(up.status.success(), "{said}");
+    let printed = text(&up.stdout);
+    assert!(printed.contains("console: http"), "{printed}{said}");
+
+    let shape = std::fs::read(place.join("cluster.json")).expect("the cluster's shape");
+    let shape: serde_json::Value = serde_json::from_slice(&shape).expect("JSON");
+    let coordinator = shape["coordinator"].as_str().expect("an address");
+    let certificate = place.join("coordinator/operator");
+    let by_address = [
+        &["ls", "--coordinator", coordinator, "--tls"][..],
+        &[path_text(&certificate)],
+    ];
+    let listed = elsewhere(&by_address.concat());
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    let down = elsewhere(&[&["cluster", "down"], &in_place[..]].concat());
+    assert!(down.status.success(), "{}", text(&down.stderr));
 }
 
 #[test]

@@ -518,9 +518,10 @@ impl LocalCluster {
         // A group of its own, so that Ctrl-C in the terminal does not reach it.
         command
             .args(arguments)
-            // Its certificate and its cluster are arguments.
+            // Its certificate and its cluster are arguments. The user's variables may name another cluster.
             .env_remove("GABION_TLS")
             .env_remove("GABION_COORDINATOR")
+            .env_remove("GABION_DIR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);

@@ -7,7 +7,7 @@ mod step;
 use crate::arguments::{DemoOptions, TraceForm};
 use crate::commands::lab::trace;
 use crate::failure::{Context, Failure};
-use crate::output::{Format, bytes};
+use crate::output::{Format, bytes, say_failure};
 use gabion_lab::{Request, RequestKind, workload};
 use gabion_layout::ByteRange;
 use gabion_testbed::EndSignals;
@@ -96,6 +96,6 @@ impl Drop for Scratch {
 
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
-        eprintln!("gabion: cannot delete {}: {error}", path.display());
+        say_failure(format_args!("cannot delete {}: {error}", path.display()));
     }
 }

@@ -6,7 +6,7 @@ use super::trace;
 use crate::arguments::{Pace, Place, ReplayOptions};
 use crate::commands::connect_with;
 use crate::failure::Failure;
-use crate::output::{Format, Shown, bytes, wrapped};
+use crate::output::{Format, Shown, bytes, remark};
 use gabion_client::ClientOptions;
 use gabion_lab::{LabError, RequestKind};
 use gabion_layout::ByteRange;
@@ -41,13 +41,12 @@ pub(super) async fn run(
     let setting = setting(&options, place);
     let stores = |size_bytes| {
         if options.size.is_none() {
-            let sentence = format!(
+            remark(format_args!(
                 "creating {} with {}, the span of {}; only the parts that the trace writes take space",
                 setting.name,
                 bytes(size_bytes),
                 setting.trace
-            );
-            eprintln!("{}", wrapped(&sentence, 2));
+            ));
         }
     };
     let mut signals = EndSignals::listen()?;
