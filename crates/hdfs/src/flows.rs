@@ -15,12 +15,12 @@ use gabion_protocol::message::{
 };
 use gabion_protocol::ports::{Address, CallError, Ports};
 use gabion_protocol::run::{LocalIo, RunContext, run_part};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 /// Bytes before a slice's own in its frame: the step and the slice's number.
@@ -42,6 +42,8 @@ pub(crate) struct Flows {
     /// The connections whose frames are not read yet. Until the part begins nothing takes them.
     waiting: Vec<(NodeId, Reading)>,
     pumps: JoinSet<(NodeId, Ended)>,
+    /// Nodes whose connections have ended.
+    gone: BTreeSet<NodeId>,
     received_bytes: Arc<AtomicU64>,
 }
 
@@ -52,6 +54,7 @@ impl Flows {
             writings: BTreeMap::new(),
             waiting: Vec::new(),
             pumps: JoinSet::new(),
+            gone: BTreeSet::new(),
             received_bytes: Arc::default(),
         }
     }
@@ -114,16 +117,26 @@ impl Flows {
 
     /// The next connection that has ended; none when all have.
     pub(crate) async fn ended(&mut self) -> Option<(NodeId, Ended)> {
-        self.pumps.join_next().await.map(|ended| {
-            // A pump neither panics nor is it cancelled while this waits for it.
-            ended.unwrap_or((NodeId::CLIENT, Ended::Broken))
-        })
+        let joined = self.pumps.join_next().await?;
+        Some(self.note_end(joined))
     }
 
     /// A connection that has ended by now, if there is one.
     pub(crate) fn try_ended(&mut self) -> Option<(NodeId, Ended)> {
-        let ended = self.pumps.try_join_next()?;
-        Some(ended.unwrap_or((NodeId::CLIENT, Ended::Broken)))
+        let joined = self.pumps.try_join_next()?;
+        Some(self.note_end(joined))
+    }
+
+    /// Waits until the connection to a node has ended, also if that was told before.
+    pub(crate) async fn until_gone(&mut self, node: NodeId) {
+        while !self.gone.contains(&node) && self.ended().await.is_some() {}
+    }
+
+    fn note_end(&mut self, joined: Result<(NodeId, Ended), JoinError>) -> (NodeId, Ended) {
+        // A pump neither panics nor is it cancelled while this waits for it.
+        let (node, ended) = joined.unwrap_or((NodeId::CLIENT, Ended::Broken));
+        self.gone.insert(node);
+        (node, ended)
     }
 }
 
@@ -265,5 +278,38 @@ impl Ports for RunPorts {
     /// No part draws random numbers.
     fn random(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::connect;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    #[tokio::test]
+    async fn a_peer_whose_end_was_told_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (gone, stays) = (NodeId(1), NodeId(2));
+        let mut flows = Flows::of(RunId(1));
+        let (sender, _receiver) = unbounded();
+        let mut peers = Vec::new();
+        for node in [gone, stays] {
+            let (reading, writing) = connect(&address).await.unwrap();
+            peers.push(listener.accept().await.unwrap().0);
+            flows.writings.insert(node, writing);
+            flows.read(node, reading, sender.clone());
+        }
+        drop(peers.remove(0));
+        let told = timeout(LIMIT, flows.ended()).await.unwrap();
+        assert!(matches!(told, Some((node, Ended::Broken)) if node == gone));
+        timeout(LIMIT, flows.until_gone(gone)).await.unwrap();
+        assert!(flows.until_gone(stays).now_or_never().is_none());
+        drop(peers);
+        timeout(LIMIT, flows.until_gone(stays)).await.unwrap();
     }
 }

@@ -84,14 +84,7 @@ pub(crate) async fn help(
     };
     writing.send(Kind::End, vec![body_of(&end)]).await?;
     // To close a connection on which a peer still sends credit could lose slices that are on their way.
-    let requestor_gone = async {
-        while let Some((node, _)) = flows.ended().await {
-            if node == help.requestor {
-                break;
-            }
-        }
-    };
-    let _ = timeout(LEAVE_TIMEOUT, requestor_gone).await;
+    let _ = timeout(LEAVE_TIMEOUT, flows.until_gone(help.requestor)).await;
     Ok(())
 }
 
