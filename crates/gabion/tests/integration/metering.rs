@@ -178,6 +178,16 @@ fn chunks_that_grouping_moves_are_metered_as_planned() {
     assert!(found.is_some(), "no cluster has sent what was planned");
 }
 
+/// The nodes of a file's stripe, as placed and sorted, and its generation.
+fn nodes(cluster: &TestCluster, file: &str) -> (Vec<u64>, Vec<u64>, Option<u64>) {
+    let stripe = cluster.json(&["stat", file])["stripes"][0].clone();
+    let nodes = stripe["nodes"].as_array().expect("nodes").iter();
+    let placed: Vec<u64> = nodes.map(|node| node.as_u64().expect("an id")).collect();
+    let mut sorted = placed.clone();
+    sorted.sort_unstable();
+    (placed, sorted, stripe["generation"].as_u64())
+}
+
 /// Has chunks of a file moved by data grouping, and returns whether what was sent became what was planned.
 fn grouping_is_metered_as_planned(cluster: &TestCluster) -> bool {
     cluster.run(&[
@@ -191,19 +201,7 @@ fn grouping_is_metered_as_planned(cluster: &TestCluster) -> bool {
     ]);
     let mut expected = pattern(6 * 16 * KIB, 1);
     let disk = &put_evenly(cluster, &expected);
-    let nodes = |cluster: &TestCluster| {
-        let stripe = cluster.json(&["stat", disk])["stripes"][0].clone();
-        let mut nodes: Vec<u64> = stripe["nodes"]
-            .as_array()
-            .expect("nodes")
-            .iter()
-            .map(|node| node.as_u64().expect("an id"))
-            .collect();
-        let placed = nodes.clone();
-        nodes.sort_unstable();
-        (placed, nodes, stripe["generation"].as_u64())
-    };
-    let before = nodes(cluster);
+    let before = nodes(cluster, disk);
     let moved = |cluster: &TestCluster| cluster.json(&["cluster", "status"])["grouped_chunks"] != 0;
     cluster.write(disk, 0, &expected[..100]);
     let left = |cluster: &TestCluster| {
@@ -231,7 +229,7 @@ fn grouping_is_metered_as_planned(cluster: &TestCluster) -> bool {
         }
     }
     wait_for("chunks have moved", || moved(cluster));
-    let after = nodes(cluster);
+    let after = nodes(cluster, disk);
     assert_eq!(after.1, before.1, "racks keep as many chunks as they had");
     assert!(after.2 > before.2, "the generation is raised");
     assert!(cluster.get(disk) == expected);
