@@ -38,8 +38,9 @@ impl Expected {
     pub(crate) fn choices(&self, operation: &Operation, may_stay: bool) -> Vec<Choice> {
         let mut choices = vec![Choice::of(self.clone(), operation)];
         choices.extend(self.when_locks_are_free(operation));
-        choices.extend(self.when_session_is_free(operation));
+        // First, since a hole that changes nothing does not show that the session is over.
         choices.extend(self.when_nothing_changes(operation, &choices[0].outcome));
+        choices.extend(self.when_session_is_free(operation));
         match operation {
             Operation::CutOff { ms } => self.add_lease(&mut choices, *ms),
             // A coordinator that has started does not know yet which files clients have open.
@@ -67,7 +68,8 @@ impl Expected {
         })
     }
 
-    /// The outcome if the session of a client that is gone is over, which has the file that the operation concerns.
+    /// The outcome if the session of a client that is gone or was cut off is over, which has the file that the operation
+    /// concerns.
     fn when_session_is_free(&self, operation: &Operation) -> Option<Choice> {
         let file = self.file_in_the_way(operation)?;
         let left = self.sole.get(&file)?.left?;
@@ -80,8 +82,13 @@ impl Expected {
         })
     }
 
-    /// The file whose session may refuse an operation.
+    /// The file whose session may refuse an operation, or be over for its own client.
     fn file_in_the_way(&self, operation: &Operation) -> Option<FileNumber> {
+        if let Operation::Alone(AloneOperation::Use(handle, _)) = operation {
+            let file = self.handles.get(handle)?.file;
+            let has_it = self.sole.get(&file)?.handle == *handle;
+            return has_it.then_some(file);
+        }
         let (Operation::File { path, .. }
         | Operation::Remove(path)
         | Operation::Put { path, .. }
@@ -140,7 +147,7 @@ impl Expected {
             return;
         }
         let (is_kept_for_certain, is_lost_for_certain) = (ms <= KEPT_UNTIL_MS, ms >= LOST_AFTER_MS);
-        let mut after = self.clone();
+        let mut after = choices[0].after.clone();
         after.lose_locks();
         let lost = Choice {
             outcome: Ok(Answer::Leased(false)),

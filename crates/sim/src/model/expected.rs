@@ -180,7 +180,10 @@ impl Expected {
             Operation::Alone(alone) => return self.use_alone(alone),
             Operation::KillClient => self.kill_client(),
             // Whether the locks are lost is another outcome.
-            Operation::CutOff { .. } => return Ok(Answer::Leased(true)),
+            Operation::CutOff { ms } => {
+                self.cut_off(*ms);
+                return Ok(Answer::Leased(true));
+            }
             Operation::Quota { path, change } => return self.set_quota(path, *change),
             Operation::LimitFiles(limit) => self.files_limit = *limit,
             Operation::Within(within) => return self.within.apply(within, self.sizes),

@@ -44,7 +44,7 @@ pub(crate) struct Handle {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sole {
     pub(crate) handle: HandleNumber,
-    /// Set once its client has left without ending it.
+    /// Set once its client has left without ending it, or was cut off.
     pub(crate) left: Option<Left>,
 }
 
@@ -54,6 +54,8 @@ pub(crate) struct Left {
     pub(crate) at_us: u64,
     /// Before this time they are not free.
     pub(crate) earliest_us: u64,
+    /// Set for a client that was cut off and lives: from this time on it has renewed what it still has.
+    pub(crate) returns_us: Option<u64>,
 }
 
 impl Left {
@@ -63,6 +65,26 @@ impl Left {
         Self {
             at_us: now_us,
             earliest_us: now_us + LEASE_US - 2 * RENEW_US - DRIFT_US,
+            returns_us: None,
+        }
+    }
+
+    /// The client is cut off for a time. Its session may be displaced until it renews it, and stays if it is not.
+    pub(crate) const fn cut_off(now_us: u64, ms: u64) -> Self {
+        Self {
+            returns_us: Some(now_us + ms * 1_000 + RETURN_US),
+            ..Self::killed(now_us)
+        }
+    }
+
+    /// The same after an earlier departure, from which the session may be free already.
+    pub(crate) const fn after(self, earlier: Option<Self>) -> Self {
+        match earlier {
+            Some(earlier) if earlier.earliest_us < self.earliest_us => Self {
+                earliest_us: earlier.earliest_us,
+                ..self
+            },
+            _ => self,
         }
     }
 
@@ -71,12 +93,16 @@ impl Left {
         Self {
             at_us: now_us,
             earliest_us: now_us,
+            returns_us: None,
         }
     }
 
-    /// The time from which on all is free. The cluster has been whole since `whole_us`: a coordinator that starts gives
+    /// The time from which on all is free, if it becomes free by itself. The cluster has been whole since `whole_us`: a coordinator that starts gives
     /// each client the full time, and a node that is down delays the end of writes.
     pub(crate) const fn latest_us(&self, whole_us: u64) -> u64 {
+        if self.returns_us.is_some() {
+            return u64::MAX;
+        }
         let from_us = if self.at_us > whole_us {
             self.at_us
         } else {
@@ -90,6 +116,8 @@ impl Left {
 const LEASE_US: u64 = 10_000_000;
 /// The period of renewals.
 const RENEW_US: u64 = 2_000_000;
+/// The longest time in which a client that was cut off renews its sessions: a request that waits, and a pause.
+const RETURN_US: u64 = 6_000_000;
 /// Clocks run 4 % fast or slow.
 const DRIFT_US: u64 = 500_000;
 /// The longest time in which a whole cluster finds out that a session is over, and ends its writes.

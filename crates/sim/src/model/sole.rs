@@ -83,7 +83,7 @@ impl Expected {
         match self.sole.get_mut(&file) {
             Some(sole) if sole.handle == handle => match left {
                 None => drop(self.sole.remove(&file)),
-                left => sole.left = left,
+                Some(left) => sole.left = Some(left.after(sole.left)),
             },
             _ => {}
         }
@@ -99,6 +99,16 @@ impl Expected {
             }
         }
         self.leave_locks(left);
+    }
+
+    /// The client that does not live as long as the run is cut off.
+    pub(crate) fn cut_off(&mut self, ms: u64) {
+        let left = Left::cut_off(self.now_us, ms);
+        for (number, handle) in self.handles.clone() {
+            if handle.client == self.mortal {
+                self.end_session(number, Some(left));
+            }
+        }
     }
 
     /// The client that was cut off has lost its locks. It goes on with its other handles.
@@ -138,8 +148,22 @@ impl Expected {
         check_end(access)?;
         if self.files[&file].is_write(access) {
             self.check_writer(file, writer)?;
+            self.note_write((file, writer), access);
         }
         self.access_anyway(file, access)
+    }
+
+    /// A client that was cut off, has renewed its session since and writes has not lost it. A hole may change nothing,
+    /// and is no proof then.
+    fn note_write(&mut self, (file, writer): (FileNumber, Option<HandleNumber>), access: &Access) {
+        let now_us = self.now_us;
+        let is_back = |left: &mut Left| left.returns_us.is_some_and(|back_us| back_us <= now_us);
+        if writer.is_some()
+            && !matches!(access, Access::Punch(_))
+            && let Some(sole) = self.sole.get_mut(&file)
+        {
+            sole.left.take_if(|left| is_back(left));
+        }
     }
 
     /// Makes an access without a check of which client has the file open exclusively.
