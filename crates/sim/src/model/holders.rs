@@ -72,7 +72,7 @@ impl Left {
     /// The client is cut off for a time. Its session may be displaced until it renews it, and stays if it is not.
     pub(crate) const fn cut_off(now_us: u64, ms: u64) -> Self {
         Self {
-            returns_us: Some(now_us + ms * 1_000 + RETURN_US),
+            returns_us: Some(now_us + (ms + RETURN_MS) * 1_000),
             ..Self::killed(now_us)
         }
     }
@@ -116,8 +116,6 @@ impl Left {
 const LEASE_US: u64 = 10_000_000;
 /// The period of renewals.
 const RENEW_US: u64 = 2_000_000;
-/// The longest time in which a client that was cut off renews its sessions: a request that waits, and a pause.
-const RETURN_US: u64 = 6_000_000;
 /// Clocks run 4 % fast or slow.
 const DRIFT_US: u64 = 500_000;
 /// The longest time in which a whole cluster finds out that a session is over, and ends its writes.
@@ -130,6 +128,8 @@ pub(crate) struct Dead {
     pub(crate) left: Left,
 }
 
+/// The longest time in which a client that was cut off renews its sessions: a request that waits, and a pause.
+pub(crate) const RETURN_MS: u64 = 6_000;
 /// The time for which a client is cut off, after which its session is over for certain.
 pub(crate) const LOST_AFTER_MS: u64 = 12_000;
 /// The time for which a client is cut off, up to which it keeps its session for certain.

@@ -2,7 +2,7 @@
 //! isolation of a client.
 
 use super::answer::Answer;
-use super::holders::LASTING;
+use super::holders::{LASTING, LOST_AFTER_MS, RETURN_MS};
 use super::locks::{Wanted, range_of};
 use super::operation::{AloneOperation, LockOperation, LockRequest};
 use super::perform::{Outcome, done};
@@ -145,6 +145,10 @@ impl Runner {
         cut(true);
         world.sleep(ms * 1_000).await;
         cut(false);
+        if ms < LOST_AFTER_MS {
+            // Its lease may end before the next renewal.
+            world.sleep(RETURN_MS * 1_000).await;
+        }
         let mut leased = None;
         for key in files {
             let Some(handle) = self.lock_handles.get(&key) else {
