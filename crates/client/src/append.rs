@@ -15,6 +15,7 @@ use crate::rewrite::{Rewrite, plan_write, split_stored};
 use crate::write::check_size;
 use bytes::Bytes;
 use gabion_layout::ByteRange;
+use gabion_protocol::message::Cause;
 
 /// Causes for which an append waits.
 const OTHERS: &str = "others append to the file or truncate it, or a snapshot of it is taken";
@@ -97,6 +98,10 @@ impl File {
                     attempts.pause(OTHERS).await?;
                 }
                 Err(AttemptError::Retry(missing)) => attempts.pause(missing).await?,
+                Err(AttemptError::Final(error)) if self.ends_elsewhere(from, &error).await => {
+                    attempts.pause(OTHERS).await?;
+                    continue;
+                }
                 Err(AttemptError::Final(error)) => return Err(error),
             }
             self.refresh_record().await?;
@@ -111,6 +116,13 @@ impl File {
             self.write_pieces(offset, bytes).await?;
         }
         Ok(offset)
+    }
+
+    /// Whether too little room was found for a growth from a size that the file has no longer: the growth from its
+    /// present size may be smaller.
+    async fn ends_elsewhere(&self, from: u64, refused: &ClientError) -> bool {
+        let is_for_room = matches!(refused.cause(), Cause::Quota | Cause::NoSpace);
+        is_for_room && self.refresh_record().await.is_ok() && self.size_bytes() != from
     }
 
     /// Asks the coordinator to grow the file from size `from` by `by_bytes`. `number` identifies the append, so a
