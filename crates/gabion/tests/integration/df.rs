@@ -300,7 +300,10 @@ fn a_mount_shows_the_space_without_reserves_and_without_nodes_that_leave() {
     cluster.run(&["node", "drain", "5"]);
     wait_for("the mount shows a third of five nodes' space", || {
         let df = cluster.json(&["df"]);
-        assert_eq!(df["nodes"][5]["free_bytes"], 0, "{df}");
+        // Null while its space is not known, on a machine that stands still for seconds.
+        if df["nodes"][5]["free_bytes"] != 0 {
+            return false;
+        }
         let free_bytes = number(&df["all"], "free_bytes");
         assert_eq!(free_bytes, sum_of_nodes(&df, "free_bytes"));
         let (free, total) = shown();
