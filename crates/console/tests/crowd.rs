@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+/// What is expected of a console.
+const ANSWERS: &str = "the console answers";
 /// Bursts until one is over while the operator's connection may still be silent.
 const BURST_COUNT_MAX: u32 = 20;
 /// Well below the 5 s for which a connection may be silent.
@@ -276,13 +278,13 @@ async fn a_burst_without_a_session_keeps_no_operator_out() {
 async fn operator_outlives_a_burst(address: &str, head: &str) -> bool {
     let begun = std::time::Instant::now();
     let overview = format!("GET /api/v1/overview HTTP/1.1\r\n{head}\r\n\r\n");
-    let mut operator = TcpStream::connect(address).await.unwrap();
+    let mut operator = TcpStream::connect(address).await.expect(ANSWERS);
     assert_eq!(status_line(&mut operator, &overview).await, "HTTP/1.1 200");
     // They ask much, and read nothing.
     let burst = format!("GET /console.js HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(100);
     let mut strangers = Vec::new();
     for _ in 0..64 {
-        let mut stranger = TcpStream::connect(address).await.unwrap();
+        let mut stranger = TcpStream::connect(address).await.expect(ANSWERS);
         // It may have lost its place already.
         let _ = stranger.write_all(burst.as_bytes()).await;
         strangers.push(stranger);
@@ -294,9 +296,9 @@ async fn operator_outlives_a_burst(address: &str, head: &str) -> bool {
     }
     // The operator's connection has kept its place. What is left of its first answer comes first.
     let second = format!("HEAD / HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n");
-    operator.write_all(second.as_bytes()).await.unwrap();
+    operator.write_all(second.as_bytes()).await.expect(ANSWERS);
     let mut rest = String::new();
-    operator.read_to_string(&mut rest).await.unwrap();
+    operator.read_to_string(&mut rest).await.expect(ANSWERS);
     assert!(rest.contains("HTTP/1.1 200"), "{rest}");
     true
 }

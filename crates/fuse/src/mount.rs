@@ -300,6 +300,12 @@ fn mount_point(directory: &Path) -> io::Result<PathBuf> {
     if !path.metadata().map_err(explained)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
+    // Everyone who lists processes would wait for the mount.
+    if rustix::fs::statfs(&path)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
+        return Err(io::Error::other(
+            "the directory shows processes of this machine; choose a directory of a disk",
+        ));
+    }
     if mount_table::is_mounted(&path) {
         return Err(io::Error::other(
             "the directory already has a mount of gabion; 'gabion umount' removes it",
@@ -339,4 +345,18 @@ fn config(source: &MountSource, options: &MountOptions) -> Config {
     config.n_threads = Some(THREAD_COUNT);
     config.clone_fd = true;
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_processes_is_no_mount_point() {
+        let refused = mount_point(Path::new("/proc/self"))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("shows processes"), "{refused}");
+        assert!(mount_point(&std::env::temp_dir()).is_ok());
+    }
 }

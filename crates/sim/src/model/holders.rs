@@ -50,6 +50,7 @@ pub(crate) struct Sole {
 
 /// The departure of a client whose locks or session become free by themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_field_names, reason = "each is a time in microseconds")]
 pub(crate) struct Left {
     pub(crate) at_us: u64,
     /// Before this time they are not free.
