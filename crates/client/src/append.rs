@@ -98,11 +98,12 @@ impl File {
                     attempts.pause(OTHERS).await?;
                 }
                 Err(AttemptError::Retry(missing)) => attempts.pause(missing).await?,
-                Err(AttemptError::Final(error)) if self.ends_elsewhere(from, &error).await => {
+                Err(AttemptError::Final(error)) => {
+                    if !self.ends_elsewhere(from, &error).await {
+                        return Err(error);
+                    }
                     attempts.pause(OTHERS).await?;
-                    continue;
                 }
-                Err(AttemptError::Final(error)) => return Err(error),
             }
             self.refresh_record().await?;
         };

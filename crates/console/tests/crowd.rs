@@ -24,15 +24,13 @@ async fn console(node_count: u32) -> (String, Receiver<String>) {
 
 /// The same of a client's cluster.
 async fn console_of(client: Client) -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("the console answers");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect(ANSWERS);
     let (told, passwords) = channel();
     let options = ConsoleOptions {
         hosts: vec!["console.example".to_owned()],
         announce: Box::new(move |password| told.send(password.to_owned()).unwrap_or_default()),
     };
-    let console = Console::new(client, listener, options).expect("the console answers");
+    let console = Console::new(client, listener, options).expect(ANSWERS);
     let address = console.address().to_string();
     tokio::spawn(console.serve());
     (address, passwords)
@@ -40,37 +38,29 @@ async fn console_of(client: Client) -> (String, Receiver<String>) {
 
 /// The answer to a request, with its head.
 async fn ask(address: &str, request: &str, head: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address)
-        .await
-        .expect("the console answers");
+    let mut stream = TcpStream::connect(address).await.expect(ANSWERS);
     let length = body.len();
     let text = format!(
         "{request} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n{head}\r\n\r\n{body}"
     );
-    stream
-        .write_all(text.as_bytes())
-        .await
-        .expect("the console answers");
+    stream.write_all(text.as_bytes()).await.expect(ANSWERS);
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .await
-        .expect("the console answers");
+    stream.read_to_string(&mut answer).await.expect(ANSWERS);
     answer
 }
 
 /// The head of requests of a browser that has logged in by a host name, and the answer to its login.
 async fn log_in(address: &str, host: &str, passwords: &Receiver<String>) -> (String, String) {
-    let password = passwords.recv().expect("the console answers");
+    let password = passwords.recv().expect(ANSWERS);
     let body = format!("{{\"password\":\"{password}\"}}");
     let host = format!("Host: {host}");
     let head = format!("{host}\r\nX-Gabion-Console: 1");
     let answer = ask(address, "POST /api/v1/session", &head, &body).await;
     let cookie = answer.split("set-cookie: ").nth(1).expect("a cookie");
-    let cookie = cookie.split(';').next().expect("the console answers");
+    let cookie = cookie.split(';').next().expect(ANSWERS);
     let key = answer.split("\"key\":\"").nth(1).expect("a key");
-    let key = key.split('"').next().expect("the console answers");
+    let key = key.split('"').next().expect(ANSWERS);
     let head = format!("{host}\r\nCookie: {cookie}\r\nX-Gabion-Console: {key}");
     (head, answer)
 }
@@ -143,7 +133,7 @@ async fn status_line(stream: &mut TcpStream, request: &str) -> String {
     written.expect("the console reads");
     let mut answer = [0; 12];
     let read = stream.read_exact(&mut answer).await;
-    read.expect("the console answers");
+    read.expect(ANSWERS);
     String::from_utf8_lossy(&answer).into_owned()
 }
 

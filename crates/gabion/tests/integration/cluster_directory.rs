@@ -1,7 +1,8 @@
 //! A cluster's directory: what it was made with holds, and one command at a time starts and stops it.
 
 use crate::support::{
-    TestCluster, complaint, fails_on, gabion, path_text, processes_of, text, wait_for,
+    TestCluster, complaint, coordinator_of, fails_on, gabion, path_text, processes_of, text,
+    wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -66,12 +67,10 @@ fn a_cluster_is_used_whatever_cluster_the_environment_names() {
     let printed = text(&up.stdout);
     assert!(printed.contains("console: http"), "{printed}{said}");
 
-    let shape = std::fs::read(place.join("cluster.json")).expect("the cluster's shape");
-    let shape: serde_json::Value = serde_json::from_slice(&shape).expect("JSON");
-    let coordinator = shape["coordinator"].as_str().expect("an address");
+    let coordinator = coordinator_of(&place);
     let certificate = place.join("coordinator/operator");
     let by_address = [
-        &["ls", "--coordinator", coordinator, "--tls"][..],
+        &["ls", "--coordinator", &coordinator, "--tls"][..],
         &[path_text(&certificate)],
     ];
     let listed = elsewhere(&by_address.concat());

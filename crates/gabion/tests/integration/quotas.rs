@@ -131,23 +131,17 @@ fn an_append_into_the_last_stripe_needs_no_room() {
     assert_eq!(used(&cluster).0, bytes);
 }
 
-#[test]
-fn an_append_to_a_file_that_another_client_has_cut_needs_room_for_its_bytes_alone() {
+#[tokio::test]
+async fn an_append_to_a_file_that_another_client_has_cut_needs_room_for_its_bytes_alone() {
     let cluster = cluster(4);
     let expected = pattern(2 * STRIPE, 1);
     cluster.put("logs/log", &expected);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a run-time");
+    let client = cluster.client().await;
+    let file = client.open("logs/log").await.expect("it is there");
+    cluster.run(&["truncate", "logs/log", "--size=10000"]);
+    cluster.run(&["quota", "logs", &format!("--bytes={STRIPE}")]);
     let more = pattern(100, 2);
-    let offset = runtime.block_on(async {
-        let client = cluster.client().await;
-        let file = client.open("logs/log").await.expect("it is there");
-        cluster.run(&["truncate", "logs/log", "--size=10000"]);
-        cluster.run(&["quota", "logs", &format!("--bytes={STRIPE}")]);
-        file.append(more.clone().into()).await
-    });
+    let offset = file.append(more.clone().into()).await;
     assert_eq!(offset.expect("there is room for 100 bytes"), 10_000);
     assert!(cluster.get("logs/log") == [&expected[..10_000], &more].concat());
 }

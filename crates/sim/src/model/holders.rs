@@ -98,8 +98,8 @@ impl Left {
         }
     }
 
-    /// The time from which on all is free, if it becomes free by itself. The cluster has been whole since `whole_us`: a coordinator that starts gives
-    /// each client the full time, and a node that is down delays the end of writes.
+    /// The time from which on all is free, if it becomes free by itself. The cluster has been whole since `whole_us`: a
+    /// coordinator that starts gives each client the full time, and a node that is down delays the end of writes.
     pub(crate) const fn latest_us(&self, whole_us: u64) -> u64 {
         if self.returns_us.is_some() {
             return u64::MAX;

@@ -92,23 +92,14 @@ impl Expected {
     /// The client that does not live as long as the run dies.
     pub(crate) fn kill_client(&mut self) {
         let (client, left) = (self.mortal, Left::killed(self.now_us));
-        for (number, handle) in self.handles.clone() {
-            if handle.client == client {
-                self.end_session(number, Some(left));
-                self.handles.remove(&number);
-            }
-        }
+        self.leave_sessions(left);
+        self.handles.retain(|_, handle| handle.client != client);
         self.leave_locks(left);
     }
 
     /// The client that does not live as long as the run is cut off.
     pub(crate) fn cut_off(&mut self, ms: u64) {
-        let left = Left::cut_off(self.now_us, ms);
-        for (number, handle) in self.handles.clone() {
-            if handle.client == self.mortal {
-                self.end_session(number, Some(left));
-            }
-        }
+        self.leave_sessions(Left::cut_off(self.now_us, ms));
     }
 
     /// The client that was cut off has lost its locks. It goes on with its other handles.
@@ -118,6 +109,14 @@ impl Expected {
         for handle in self.handles.values_mut() {
             if handle.client == client {
                 handle.client = self.mortal;
+            }
+        }
+    }
+
+    fn leave_sessions(&mut self, left: Left) {
+        for (number, handle) in self.handles.clone() {
+            if handle.client == self.mortal {
+                self.end_session(number, Some(left));
             }
         }
     }
@@ -157,12 +156,12 @@ impl Expected {
     /// and is no proof then.
     fn note_write(&mut self, (file, writer): (FileNumber, Option<HandleNumber>), access: &Access) {
         let now_us = self.now_us;
-        let is_back = |left: &mut Left| left.returns_us.is_some_and(|back_us| back_us <= now_us);
         if writer.is_some()
             && !matches!(access, Access::Punch(_))
             && let Some(sole) = self.sole.get_mut(&file)
         {
-            sole.left.take_if(|left| is_back(left));
+            let is_back = |left: &mut Left| left.returns_us.is_some_and(|at_us| at_us <= now_us);
+            sole.left.take_if(is_back);
         }
     }
 

@@ -154,12 +154,7 @@ impl TestCluster {
 
     /// Returns the coordinator's address.
     pub(crate) fn coordinator(&self) -> String {
-        let shape = fs::read(self.data().join("cluster.json")).expect("the cluster's shape");
-        let shape: Value = serde_json::from_slice(&shape).expect("JSON");
-        shape["coordinator"]
-            .as_str()
-            .expect("it was started")
-            .to_owned()
+        coordinator_of(&self.data())
     }
 
     /// Returns the proof that clients of this test belong to the cluster.
@@ -308,6 +303,14 @@ pub(crate) fn becomes(limit_s: u64, mut is_so: impl FnMut() -> bool) -> bool {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     true
+}
+
+/// The address of the coordinator of the cluster in a directory.
+pub(crate) fn coordinator_of(data: &Path) -> String {
+    let shape = fs::read(data.join("cluster.json")).expect("the cluster's shape");
+    let shape: Value = serde_json::from_slice(&shape).expect("JSON");
+    let coordinator = shape["coordinator"].as_str();
+    coordinator.expect("it was started").to_owned()
 }
 
 pub(crate) fn path_text(path: &Path) -> &str {
